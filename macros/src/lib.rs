@@ -1,0 +1,1 @@
+//! The derive macros of everstep. Use them through the `everstep` crate.

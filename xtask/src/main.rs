@@ -1,0 +1,3 @@
+//! The one list of commands that this project keeps.
+
+fn main() {}
