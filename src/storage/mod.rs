@@ -1,0 +1,8 @@
+//! BYTES THAT SURVIVE.
+pub mod batch;
+pub mod engine;
+pub(crate) mod fence;
+pub mod key;
+pub mod payload;
+pub mod record;
+pub mod value;

@@ -1,0 +1,161 @@
+//! What users store: input, output, messages, state.
+//!
+//! Payloads are CBOR, which describes itself, so that tools can show them without the types. Between CBOR and the
+//! disk stands a [`Codec`], which may compress or encrypt; what it writes carries the id of the key it used, so that
+//! keys can rotate and old payloads stay readable.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Names the key (or method) that a codec used. Zero is plain CBOR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KeyId(pub u32);
+
+impl KeyId {
+    /// Plain CBOR: what the identity codec writes, and every codec must read.
+    pub const PLAIN: Self = Self(0);
+}
+
+/// A user's value as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Payload {
+    /// The key that the codec used.
+    pub key_id: KeyId,
+    /// The bytes that the codec made of the CBOR.
+    #[serde(with = "serde_bytes")]
+    pub bytes: Vec<u8>,
+}
+
+/// Why a payload could not be written or read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PayloadError {
+    /// The value can't be written as CBOR.
+    #[error("the value can't be written as CBOR: {0}")]
+    Encode(String),
+    /// The CBOR is not a value of the type asked for.
+    #[error("the stored CBOR is not of the type asked for: {0}")]
+    Decode(String),
+    /// No codec knows this key.
+    #[error("no key has the id {}", .0.0)]
+    KeyUnknown(KeyId),
+    /// The codec refused: the bytes were tampered with, or the key is wrong.
+    #[error("the codec refused: {0}")]
+    Codec(String),
+}
+
+impl PayloadError {
+    /// The stable code of this error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Encode(_) => "ES0241",
+            Self::Decode(_) => "ES0242",
+            Self::KeyUnknown(_) => "ES0243",
+            Self::Codec(_) => "ES0244",
+        }
+    }
+}
+
+/// Stands between CBOR and the disk.
+pub trait Codec: Debug + Send + Sync + 'static {
+    /// Makes of `plain` what is stored, with the id of the key that was used.
+    fn encode(&self, plain: Vec<u8>) -> Result<Payload, PayloadError>;
+
+    /// Makes CBOR of what was stored with `key_id`. An id it does not know is [`PayloadError::KeyUnknown`].
+    fn decode(&self, key_id: KeyId, stored: &[u8]) -> Result<Vec<u8>, PayloadError>;
+}
+
+/// The codecs of one store: writes with one, reads what any of them wrote, and plain CBOR always.
+#[derive(Debug, Clone, Default)]
+pub struct Codecs {
+    codec: Option<Arc<dyn Codec>>,
+}
+
+impl Codecs {
+    /// Plain CBOR.
+    pub fn plain() -> Self {
+        Self::default()
+    }
+
+    /// Through `codec`.
+    pub fn through(codec: Arc<dyn Codec>) -> Self {
+        Self { codec: Some(codec) }
+    }
+
+    /// A user's value as it will be stored.
+    pub fn pack<T: Serialize + ?Sized>(&self, value: &T) -> Result<Payload, PayloadError> {
+        let plain = cbor4ii::serde::to_vec(Vec::with_capacity(128), &value)
+            .map_err(|error| PayloadError::Encode(error.to_string()))?;
+        match &self.codec {
+            Some(codec) => codec.encode(plain),
+            None => Ok(Payload { key_id: KeyId::PLAIN, bytes: plain }),
+        }
+    }
+
+    /// The user's value that was stored.
+    pub fn unpack<T: DeserializeOwned>(&self, payload: &Payload) -> Result<T, PayloadError> {
+        match (&self.codec, payload.key_id) {
+            (_, KeyId::PLAIN) => from_cbor(&payload.bytes),
+            (Some(codec), key_id) => from_cbor(&codec.decode(key_id, &payload.bytes)?),
+            (None, key_id) => Err(PayloadError::KeyUnknown(key_id)),
+        }
+    }
+}
+
+fn from_cbor<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, PayloadError> {
+    cbor4ii::serde::from_slice(bytes).map_err(|error| PayloadError::Decode(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A codec with two keys, so that rotation shows: it writes with the newer and reads both.
+    #[derive(Debug)]
+    struct Xor;
+
+    impl Codec for Xor {
+        fn encode(&self, plain: Vec<u8>) -> Result<Payload, PayloadError> {
+            Ok(Payload { key_id: KeyId(2), bytes: plain.iter().map(|byte| byte ^ 2).collect() })
+        }
+
+        fn decode(&self, key_id: KeyId, stored: &[u8]) -> Result<Vec<u8>, PayloadError> {
+            match key_id {
+                KeyId(key @ (1 | 2)) => Ok(stored.iter().map(|byte| byte ^ key as u8).collect()),
+                unknown => Err(PayloadError::KeyUnknown(unknown)),
+            }
+        }
+    }
+
+    #[test]
+    fn plain_payloads_are_cbor() {
+        let payload = Codecs::plain().pack(&(1_u8, "two")).unwrap();
+        assert_eq!(payload.bytes, [0x82, 0x01, 0x63, b't', b'w', b'o']);
+        assert_eq!(Codecs::plain().unpack::<(u8, String)>(&payload).unwrap(), (1, "two".into()));
+    }
+
+    #[test]
+    fn old_keys_stay_readable_and_unknown_ones_are_named() {
+        let codecs = Codecs::through(Arc::new(Xor));
+        let payload = codecs.pack("secret").unwrap();
+        assert_eq!(payload.key_id, KeyId(2));
+        assert_eq!(codecs.unpack::<String>(&payload).unwrap(), "secret");
+        let plain = Codecs::plain().pack("secret").unwrap();
+        assert_eq!(codecs.unpack::<String>(&plain).unwrap(), "secret", "what was stored before encryption");
+        let old = Payload { key_id: KeyId(1), bytes: plain.bytes.iter().map(|byte| byte ^ 1).collect() };
+        assert_eq!(codecs.unpack::<String>(&old).unwrap(), "secret", "the key before this one");
+        let unknown = Payload { key_id: KeyId(9), ..payload.clone() };
+        assert_eq!(codecs.unpack::<String>(&unknown), Err(PayloadError::KeyUnknown(KeyId(9))));
+        assert_eq!(Codecs::plain().unpack::<String>(&payload), Err(PayloadError::KeyUnknown(KeyId(2))));
+    }
+
+    #[test]
+    fn another_type_is_an_error() {
+        let payload = Codecs::plain().pack("text").unwrap();
+        let decoded = Codecs::plain().unpack::<u32>(&payload);
+        assert!(decoded.is_err_and(|error| error.code() == "ES0242"));
+    }
+}
