@@ -52,7 +52,10 @@ fn check(text: &str) -> Result<(), InvalidId> {
         return Err(InvalidId::Empty);
     }
     if text.len() > limits::ID_BYTES_MAX {
-        return Err(InvalidId::TooLong { length: text.len(), max: limits::ID_BYTES_MAX });
+        return Err(InvalidId::TooLong {
+            length: text.len(),
+            max: limits::ID_BYTES_MAX,
+        });
     }
     for (at, character) in text.char_indices() {
         if character.is_control() || is_invisible(character) || character == '/' || character == '\\' {
@@ -164,7 +167,19 @@ mod tests {
     fn refuses_what_faults_75_lists() {
         let long = "a".repeat(201);
         let huge = "a".repeat(1 << 20);
-        for bad in ["", &long, &huge, "../..", "a\0b", "a\nb", "\u{202e}gpj", "a/b", "a\\b", "__system", "a\u{7f}"] {
+        for bad in [
+            "",
+            &long,
+            &huge,
+            "../..",
+            "a\0b",
+            "a\nb",
+            "\u{202e}gpj",
+            "a/b",
+            "a\\b",
+            "__system",
+            "a\u{7f}",
+        ] {
             assert!(InstanceId::new(bad).is_err(), "{bad:?} must be refused");
         }
     }
@@ -172,7 +187,16 @@ mod tests {
     #[test]
     fn accepts_free_text_up_to_the_limit() {
         let longest = "a".repeat(200);
-        for good in ["a", "order-123", "größe 7", "日本語", "a:b;c=d", "_x", "{id}%s", &longest] {
+        for good in [
+            "a",
+            "order-123",
+            "größe 7",
+            "日本語",
+            "a:b;c=d",
+            "_x",
+            "{id}%s",
+            &longest,
+        ] {
             assert_eq!(InstanceId::new(good).unwrap().as_str(), good);
         }
     }

@@ -3,6 +3,7 @@ pub mod clock;
 mod ids;
 pub mod limits;
 pub mod location;
+pub(crate) mod spawn;
 pub mod storage;
 
 pub use ids::{InstanceId, InvalidId, MessageId, Shard};

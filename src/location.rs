@@ -65,7 +65,11 @@ impl TryFrom<Vec<Segment>> for Location {
     type Error = TooDeep;
 
     fn try_from(segments: Vec<Segment>) -> Result<Self, TooDeep> {
-        if segments.len() > LOCATION_DEPTH_MAX { Err(TooDeep) } else { Ok(Self(segments)) }
+        if segments.len() > LOCATION_DEPTH_MAX {
+            Err(TooDeep)
+        } else {
+            Ok(Self(segments))
+        }
     }
 }
 

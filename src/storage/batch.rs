@@ -55,12 +55,18 @@ pub struct Batch {
 impl Batch {
     /// An empty batch with room for a usual commit.
     pub fn new() -> Self {
-        Self { bytes: Vec::with_capacity(1024), spans: Vec::with_capacity(8) }
+        Self {
+            bytes: Vec::with_capacity(1024),
+            spans: Vec::with_capacity(8),
+        }
     }
 
     /// Sets a key to a value.
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
-        self.set_with(|bytes| bytes.extend_from_slice(key), |_, bytes| bytes.extend_from_slice(value));
+        self.set_with(
+            |bytes| bytes.extend_from_slice(key),
+            |_, bytes| bytes.extend_from_slice(value),
+        );
     }
 
     /// Sets a key to a value, both written straight into the batch's buffer. The value's writer is shown the key.
@@ -122,15 +128,26 @@ impl Batch {
         let first = &self.bytes[span.start as usize..span.middle as usize];
         let second = &self.bytes[span.middle as usize..span.end as usize];
         match span.kind {
-            Kind::Set => Operation::Set { key: first, value: second },
+            Kind::Set => Operation::Set {
+                key: first,
+                value: second,
+            },
             Kind::Delete => Operation::Delete { key: first },
-            Kind::DeleteRange => Operation::DeleteRange { start: first, end: second },
+            Kind::DeleteRange => Operation::DeleteRange {
+                start: first,
+                end: second,
+            },
         }
     }
 
     fn push(&mut self, kind: Kind, start: usize, middle: usize) {
         let offset = |at: usize| u32::try_from(at).expect("a commit is bounded far below 4 GiB");
-        self.spans.push(Span { kind, start: offset(start), middle: offset(middle), end: offset(self.bytes.len()) });
+        self.spans.push(Span {
+            kind,
+            start: offset(start),
+            middle: offset(middle),
+            end: offset(self.bytes.len()),
+        });
     }
 }
 

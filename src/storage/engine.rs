@@ -8,13 +8,14 @@
 //! **Calls block.** A commit is called by the committer thread and by nobody else; reads are short, and an engine
 //! behind a network is read from threads that may wait.
 
+use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use crate::ids::Shard;
-use crate::storage::batch::Batch;
+use crate::storage::batch::{Batch, Operation};
 
 /// Ordered, durable bytes.
-pub trait Engine: Send + Sync + 'static {
+pub trait Engine: Debug + Send + Sync + 'static {
     /// What this engine can take. Asked once; the answer does not change.
     fn limits(&self) -> EngineLimits;
 
@@ -80,6 +81,34 @@ pub struct EngineLimits {
     pub value_bytes_max: usize,
     /// Bytes of all keys and values of one group.
     pub group_bytes_max: usize,
+}
+
+impl EngineLimits {
+    /// Whether batches that are to become one group stay within the limits.
+    pub fn check(&self, batches: &[Batch]) -> Result<(), CommitError> {
+        let within = |bytes: usize, max: usize| {
+            if bytes > max {
+                Err(CommitError::TooLarge { bytes, max })
+            } else {
+                Ok(())
+            }
+        };
+        within(batches.iter().map(Batch::bytes).sum(), self.group_bytes_max)?;
+        for operation in batches.iter().flat_map(Batch::operations) {
+            match operation {
+                Operation::Set { key, value } => {
+                    within(key.len(), self.key_bytes_max)?;
+                    within(value.len(), self.value_bytes_max)?;
+                }
+                Operation::Delete { key } => within(key.len(), self.key_bytes_max)?,
+                Operation::DeleteRange { start, end } => {
+                    within(start.len(), self.key_bytes_max)?;
+                    within(end.len(), self.key_bytes_max)?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Who holds a shard: a number drawn anew by each process (or node incarnation) that opens the store.

@@ -35,10 +35,23 @@ impl Fence {
         let key = Self::key(shard);
         let held = match stored {
             Some(stored) => value::decode::<Held>(&key, stored).map_err(|error| corrupt(shard, &error))?,
-            None => Held { epoch: 0, owner: 0, sequence: 0, chain: 0 },
+            None => Held {
+                epoch: 0,
+                owner: 0,
+                sequence: 0,
+                chain: 0,
+            },
         };
-        let position = Position { sequence: held.sequence, chain: held.chain };
-        let lease = Lease { shard, epoch: held.epoch + 1, owner, position };
+        let position = Position {
+            sequence: held.sequence,
+            chain: held.chain,
+        };
+        let lease = Lease {
+            shard,
+            epoch: held.epoch + 1,
+            owner,
+            position,
+        };
         Ok((lease, row(&lease, position)))
     }
 
@@ -77,13 +90,21 @@ impl Fence {
     fn held(&self, lease: &Lease) -> Result<&Lease, CommitError> {
         let held = self.shards.get(&lease.shard);
         let in_force = held.filter(|held| held.epoch == lease.epoch && held.owner == lease.owner);
-        in_force.ok_or_else(|| CommitError::Fenced { held: held.map_or(0, |held| held.epoch), carried: lease.epoch })
+        in_force.ok_or_else(|| CommitError::Fenced {
+            held: held.map_or(0, |held| held.epoch),
+            carried: lease.epoch,
+        })
     }
 }
 
 fn row(lease: &Lease, position: Position) -> Row {
     let key = Fence::key(lease.shard);
-    let held = Held { epoch: lease.epoch, owner: lease.owner.0, sequence: position.sequence, chain: position.chain };
+    let held = Held {
+        epoch: lease.epoch,
+        owner: lease.owner.0,
+        sequence: position.sequence,
+        chain: position.chain,
+    };
     let value = value::encode(&key, &held);
     Row { key, value }
 }

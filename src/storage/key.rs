@@ -149,7 +149,11 @@ impl Key<'_> {
         };
         // One key has one spelling: without this, bytes that decode to the same tuple would pass for a key that
         // nobody packed.
-        if key.pack() == bytes { Ok(key) } else { Err(InvalidKey("not in canonical form".into())) }
+        if key.pack() == bytes {
+            Ok(key)
+        } else {
+            Err(InvalidKey("not in canonical form".into()))
+        }
     }
 }
 
@@ -180,16 +184,42 @@ pub(crate) fn dedup_of(shard: Shard, instance: &str) -> Vec<u8> {
     out
 }
 
-/// The range of everything whose key begins with `prefix`, the bare prefix included.
-pub(crate) fn below(prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < 0xff {
-            end.push(last + 1);
-            break;
-        }
+/// Appends the prefix of the name registry, relative to a namespace.
+pub(crate) fn names_into(out: &mut Vec<u8>) {
+    put(&(NAMES,), out);
+}
+
+/// Appends the prefix of the inbox, relative to a namespace.
+pub(crate) fn inbox_into(out: &mut Vec<u8>) {
+    put(&(INBOX,), out);
+}
+
+/// Appends the prefix of the facts, relative to a namespace.
+pub(crate) fn meta_into(out: &mut Vec<u8>) {
+    put(&(META,), out);
+}
+
+/// Appends the prefix of the attempts, relative to a namespace.
+pub(crate) fn attempts_into(out: &mut Vec<u8>) {
+    put(&(ATTEMPTS,), out);
+}
+
+/// A key for people: what it names if it can be read, its bytes if not.
+pub(crate) fn describe(bytes: &[u8]) -> String {
+    match Key::unpack(bytes) {
+        Ok(key) => format!("{key:?}"),
+        Err(_) => format!("{bytes:02x?}"),
     }
-    // A tuple never begins with 0xff, so a prefix that is all 0xff, whose range would have no end, cannot occur.
+}
+
+/// The range of everything below `prefix`, the bare prefix included.
+///
+/// It ends at `prefix ff` and not at the next prefix: no element begins with ff, but a text that ends in NUL goes on
+/// with it (`00` is escaped as `00 ff`), and such a text is another text and not below this one.
+pub(crate) fn below(prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut end = Vec::with_capacity(prefix.len() + 1);
+    end.extend_from_slice(prefix);
+    end.push(0xff);
     (prefix.to_vec(), end)
 }
 
@@ -289,7 +319,10 @@ fn local(kind: i64, rest: &[Element<'_>]) -> Result<Local<'static>, InvalidKey> 
     Ok(match (kind, rest) {
         (NAMES, [index]) => Local::Name(small(index)?),
         (HISTORY, segments) => Local::History(Cow::Owned(location(segments)?)),
-        (INBOX, [epoch, number]) => Local::Inbox(Arrival { epoch: unsigned(epoch)?, number: unsigned(number)? }),
+        (INBOX, [epoch, number]) => Local::Inbox(Arrival {
+            epoch: unsigned(epoch)?,
+            number: unsigned(number)?,
+        }),
         (META, [Element::Int(field)]) => Local::Meta(meta(*field)?),
         (ATTEMPTS, [entry]) => Local::Attempts(unsigned(entry)?),
         _ => return Err(InvalidKey(format!("a row of kind {kind} has another shape"))),
@@ -306,7 +339,10 @@ fn location(segments: &[Element<'_>]) -> Result<Location, InvalidKey> {
         .iter()
         .map(|segment| match segment {
             Element::Tuple(parts) => match parts.as_slice() {
-                [name, number] => Ok(Segment::Iteration { name: small(name)?, number: unsigned(number)? }),
+                [name, number] => Ok(Segment::Iteration {
+                    name: small(name)?,
+                    number: unsigned(number)?,
+                }),
                 _ => Err(InvalidKey("an iteration is a pair".into())),
             },
             name => Ok(Segment::Name(small(name)?)),
@@ -321,7 +357,9 @@ fn owned(text: &Cow<'_, str>) -> Cow<'static, str> {
 
 fn shard_of(element: &Element<'_>) -> Result<Shard, InvalidKey> {
     let number = unsigned(element)?;
-    u16::try_from(number).map(Shard).map_err(|_| InvalidKey(format!("no shard has the number {number}")))
+    u16::try_from(number)
+        .map(Shard)
+        .map_err(|_| InvalidKey(format!("no shard has the number {number}")))
 }
 
 fn small(element: &Element<'_>) -> Result<u32, InvalidKey> {

@@ -1,8 +1,61 @@
-//! BYTES THAT SURVIVE.
+//! BYTES THAT SURVIVE: keys, values, commits, the committer, and the engines underneath.
+//!
+//! A store is an ordered key-value engine with everything around it that makes it safe to trust: keys that isolate
+//! one instance from another, values that know whether they were damaged, commits that are whole or absent, and a
+//! watermark outside the engine that notices when the engine forgets.
+//!
+//! ```text
+//!   a decision                                        a caller waits
+//!       │                                                  ▲
+//!       ▼                                                  │ durable
+//!   Commit ── conditions + rows ──► Committer ── group ──► Engine ── one sync ──► disk
+//!   (commit.rs)                     (committer.rs)         (engine.rs)    │
+//!                                    checks conditions                    └─► Watermark
+//!                                    (condition.rs)                           (watermark.rs)
+//! ```
+//!
+//! **What never lives here:** what a workflow means, when something happens, who runs. This room does not know what
+//! a step is; it knows what one looks like on disk ([`record`]).
+//!
+//! **Who may call it:** everyone above. It knows only the small vocabulary modules.
+//!
+//! **In which order to read:** [`key`] (where things lie) and [`value`] (what lies there), [`commit`](Commit) (what
+//! one decision writes), [`engine`] (what an engine owes), `committer` (how many become one), `watermark` and `open`
+//! (how a loss is noticed), [`store`](Store) (the whole).
+//!
+//! **Architecture invariant:** only the committer writes. There is no other call on an [`engine::Engine`] that
+//! changes anything once the store is open.
+//!
+//! **Architecture invariant:** what can't be decoded is an error with a code, never an absence.
+
 pub mod batch;
 pub mod engine;
-pub(crate) mod fence;
+pub mod engines;
 pub mod key;
 pub mod payload;
 pub mod record;
 pub mod value;
+
+mod activation;
+mod commit;
+mod committer;
+mod condition;
+mod directory;
+mod error;
+mod fence;
+mod listing;
+mod namespace;
+mod open;
+mod store;
+mod url;
+mod watermark;
+
+pub use activation::Activation;
+pub use commit::{Commit, Condition};
+pub use committer::{Pending, Receipt};
+pub use error::{Error, Refusal, Result};
+pub use listing::{Cursor, Page};
+pub use namespace::{Namespace, Row, Rows};
+pub use open::{FORMAT, OpenOptions};
+pub use store::{Arrivals, Health, Store};
+pub use url::Url;

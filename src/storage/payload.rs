@@ -91,7 +91,10 @@ impl Codecs {
             .map_err(|error| PayloadError::Encode(error.to_string()))?;
         match &self.codec {
             Some(codec) => codec.encode(plain),
-            None => Ok(Payload { key_id: KeyId::PLAIN, bytes: plain }),
+            None => Ok(Payload {
+                key_id: KeyId::PLAIN,
+                bytes: plain,
+            }),
         }
     }
 
@@ -119,7 +122,10 @@ mod tests {
 
     impl Codec for Xor {
         fn encode(&self, plain: Vec<u8>) -> Result<Payload, PayloadError> {
-            Ok(Payload { key_id: KeyId(2), bytes: plain.iter().map(|byte| byte ^ 2).collect() })
+            Ok(Payload {
+                key_id: KeyId(2),
+                bytes: plain.iter().map(|byte| byte ^ 2).collect(),
+            })
         }
 
         fn decode(&self, key_id: KeyId, stored: &[u8]) -> Result<Vec<u8>, PayloadError> {
@@ -134,7 +140,10 @@ mod tests {
     fn plain_payloads_are_cbor() {
         let payload = Codecs::plain().pack(&(1_u8, "two")).unwrap();
         assert_eq!(payload.bytes, [0x82, 0x01, 0x63, b't', b'w', b'o']);
-        assert_eq!(Codecs::plain().unpack::<(u8, String)>(&payload).unwrap(), (1, "two".into()));
+        assert_eq!(
+            Codecs::plain().unpack::<(u8, String)>(&payload).unwrap(),
+            (1, "two".into())
+        );
     }
 
     #[test]
@@ -144,12 +153,32 @@ mod tests {
         assert_eq!(payload.key_id, KeyId(2));
         assert_eq!(codecs.unpack::<String>(&payload).unwrap(), "secret");
         let plain = Codecs::plain().pack("secret").unwrap();
-        assert_eq!(codecs.unpack::<String>(&plain).unwrap(), "secret", "what was stored before encryption");
-        let old = Payload { key_id: KeyId(1), bytes: plain.bytes.iter().map(|byte| byte ^ 1).collect() };
-        assert_eq!(codecs.unpack::<String>(&old).unwrap(), "secret", "the key before this one");
-        let unknown = Payload { key_id: KeyId(9), ..payload.clone() };
-        assert_eq!(codecs.unpack::<String>(&unknown), Err(PayloadError::KeyUnknown(KeyId(9))));
-        assert_eq!(Codecs::plain().unpack::<String>(&payload), Err(PayloadError::KeyUnknown(KeyId(2))));
+        assert_eq!(
+            codecs.unpack::<String>(&plain).unwrap(),
+            "secret",
+            "what was stored before encryption"
+        );
+        let old = Payload {
+            key_id: KeyId(1),
+            bytes: plain.bytes.iter().map(|byte| byte ^ 1).collect(),
+        };
+        assert_eq!(
+            codecs.unpack::<String>(&old).unwrap(),
+            "secret",
+            "the key before this one"
+        );
+        let unknown = Payload {
+            key_id: KeyId(9),
+            ..payload.clone()
+        };
+        assert_eq!(
+            codecs.unpack::<String>(&unknown),
+            Err(PayloadError::KeyUnknown(KeyId(9)))
+        );
+        assert_eq!(
+            Codecs::plain().unpack::<String>(&payload),
+            Err(PayloadError::KeyUnknown(KeyId(2)))
+        );
     }
 
     #[test]

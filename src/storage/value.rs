@@ -114,14 +114,24 @@ pub fn encode<R: Record>(key: &[u8], record: &R) -> Vec<u8> {
 pub fn decode<R: Record>(key: &[u8], value: &[u8]) -> Result<R, DecodeError> {
     let envelope = open(key, value)?;
     if envelope.record_type != R::TYPE {
-        return Err(DecodeError::WrongType { expected: R::TYPE, found: envelope.record_type });
+        return Err(DecodeError::WrongType {
+            expected: R::TYPE,
+            found: envelope.record_type,
+        });
     }
     if envelope.version > R::VERSION {
-        return Err(DecodeError::NewerVersion { found: envelope.version, known: R::VERSION });
+        return Err(DecodeError::NewerVersion {
+            found: envelope.version,
+            known: R::VERSION,
+        });
     }
     let mut rest = envelope.record;
     let record = serde_bare::from_reader(&mut rest).map_err(|error| DecodeError::Malformed(error.to_string()))?;
-    if rest.is_empty() { Ok(record) } else { Err(DecodeError::TrailingBytes { count: rest.len() }) }
+    if rest.is_empty() {
+        Ok(record)
+    } else {
+        Err(DecodeError::TrailingBytes { count: rest.len() })
+    }
 }
 
 /// An envelope that was found intact, and its record's bytes.
@@ -138,14 +148,22 @@ pub struct Envelope<'a> {
 /// Checks the envelope without reading the record.
 pub fn open<'a>(key: &[u8], value: &'a [u8]) -> Result<Envelope<'a>, DecodeError> {
     let Some((header, record)) = value.split_at_checked(ENVELOPE_BYTES) else {
-        return Err(DecodeError::Truncated { expected: ENVELOPE_BYTES, found: value.len() });
+        return Err(DecodeError::Truncated {
+            expected: ENVELOPE_BYTES,
+            found: value.len(),
+        });
     };
     let length = number(header, 2) as usize;
     if record.len() < length {
-        return Err(DecodeError::Truncated { expected: ENVELOPE_BYTES + length, found: value.len() });
+        return Err(DecodeError::Truncated {
+            expected: ENVELOPE_BYTES + length,
+            found: value.len(),
+        });
     }
     if record.len() > length {
-        return Err(DecodeError::TrailingBytes { count: record.len() - length });
+        return Err(DecodeError::TrailingBytes {
+            count: record.len() - length,
+        });
     }
     if number(header, 10) != checksum(&header[..10], record) {
         return Err(DecodeError::Damaged);
@@ -153,7 +171,11 @@ pub fn open<'a>(key: &[u8], value: &'a [u8]) -> Result<Envelope<'a>, DecodeError
     if number(header, 6) != hash_key(key) {
         return Err(DecodeError::WrongKey);
     }
-    Ok(Envelope { record_type: header[0], version: header[1], record })
+    Ok(Envelope {
+        record_type: header[0],
+        version: header[1],
+        record,
+    })
 }
 
 fn write<R: Record>(key_hash: u32, record: &R, out: &mut Vec<u8>) {
@@ -226,7 +248,9 @@ mod tests {
         let bytes = encode(b"key", &sample());
         assert_eq!(
             bytes,
-            [200, 1, 8, 0, 0, 0, 128, 104, 187, 27, 85, 138, 70, 114, 7, 0, 5, b's', b'e', b'v', b'e', b'n']
+            [
+                200, 1, 8, 0, 0, 0, 128, 104, 187, 27, 85, 138, 70, 114, 7, 0, 5, b's', b'e', b'v', b'e', b'n'
+            ]
         );
         assert_eq!(decode::<Sample>(b"key", &bytes).unwrap(), sample());
     }
@@ -235,14 +259,35 @@ mod tests {
     fn each_mistake_has_its_own_error() {
         let good = encode(b"key", &sample());
         assert_eq!(decode::<Sample>(b"other", &good), Err(DecodeError::WrongKey));
-        assert_eq!(decode::<Other>(b"key", &good), Err(DecodeError::WrongType { expected: 201, found: 200 }));
+        assert_eq!(
+            decode::<Other>(b"key", &good),
+            Err(DecodeError::WrongType {
+                expected: 201,
+                found: 200
+            })
+        );
         let newer = encode(b"key", &Newer(7, "seven".into()));
-        assert_eq!(decode::<Sample>(b"key", &newer), Err(DecodeError::NewerVersion { found: 2, known: 1 }));
+        assert_eq!(
+            decode::<Sample>(b"key", &newer),
+            Err(DecodeError::NewerVersion { found: 2, known: 1 })
+        );
         let trailing = [good.as_slice(), &[0]].concat();
-        assert_eq!(decode::<Sample>(b"key", &trailing), Err(DecodeError::TrailingBytes { count: 1 }));
+        assert_eq!(
+            decode::<Sample>(b"key", &trailing),
+            Err(DecodeError::TrailingBytes { count: 1 })
+        );
         let short = decode::<Sample>(b"key", &good[..good.len() - 1]);
-        assert_eq!(short, Err(DecodeError::Truncated { expected: 22, found: 21 }));
-        assert_eq!(decode::<Sample>(b"key", &[]), Err(DecodeError::Truncated { expected: 14, found: 0 }));
+        assert_eq!(
+            short,
+            Err(DecodeError::Truncated {
+                expected: 22,
+                found: 21
+            })
+        );
+        assert_eq!(
+            decode::<Sample>(b"key", &[]),
+            Err(DecodeError::Truncated { expected: 14, found: 0 })
+        );
     }
 
     #[test]
@@ -254,7 +299,10 @@ mod tests {
             const NAME: &'static str = "sample";
         }
         let bytes = encode(b"key", &Longer(7, "seven".into(), 1));
-        assert_eq!(decode::<Sample>(b"key", &bytes), Err(DecodeError::TrailingBytes { count: 1 }));
+        assert_eq!(
+            decode::<Sample>(b"key", &bytes),
+            Err(DecodeError::TrailingBytes { count: 1 })
+        );
     }
 
     #[test]

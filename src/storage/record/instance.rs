@@ -47,7 +47,10 @@ pub enum Status {
 impl Status {
     /// Whether the instance has ended. Such a status is left only by an operator's reset or retry, as a new run.
     pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::Terminated | Self::Compensated)
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Terminated | Self::Compensated
+        )
     }
 }
 

@@ -47,13 +47,19 @@ pub struct Seen {
 impl Seen {
     /// Where the message was put.
     pub fn arrival(&self) -> Arrival {
-        Arrival { epoch: self.epoch, number: self.number }
+        Arrival {
+            epoch: self.epoch,
+            number: self.number,
+        }
     }
 }
 
 impl From<Arrival> for Seen {
     fn from(arrival: Arrival) -> Self {
-        Self { epoch: arrival.epoch, number: arrival.number }
+        Self {
+            epoch: arrival.epoch,
+            number: arrival.number,
+        }
     }
 }
 

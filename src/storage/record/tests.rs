@@ -17,31 +17,62 @@ fn golden<R: Record + PartialEq + Debug>(record: &R, bytes: &str) {
     let encoded = value::encode(b"key", record);
     assert_eq!(encoded[0], R::TYPE, "{}", R::NAME);
     assert_eq!(encoded[1], 1, "{}", R::NAME);
-    assert_eq!(hex(&encoded[value::ENVELOPE_BYTES..]), bytes.replace(' ', ""), "{}", R::NAME);
+    assert_eq!(
+        hex(&encoded[value::ENVELOPE_BYTES..]),
+        bytes.replace(' ', ""),
+        "{}",
+        R::NAME
+    );
     assert_eq!(&value::decode::<R>(b"key", &encoded).unwrap(), record);
 }
 
 fn payload() -> Payload {
-    Payload { key_id: KeyId(7), bytes: vec![0x63, b'a', b'b', b'c'] }
+    Payload {
+        key_id: KeyId(7),
+        bytes: vec![0x63, b'a', b'b', b'c'],
+    }
 }
 
 fn failure() -> Failure {
-    Failure { message: "no".into(), causes: vec!["why".into()] }
+    Failure {
+        message: "no".into(),
+        causes: vec!["why".into()],
+    }
 }
 
 fn message() -> Message {
-    Message { name: "n".into(), id: MessageId::new("m").unwrap(), payload: payload(), sent_at_ms: 258 }
+    Message {
+        name: "n".into(),
+        id: MessageId::new("m").unwrap(),
+        payload: payload(),
+        sent_at_ms: 258,
+    }
 }
 
 #[test]
 fn records_of_the_store() {
     golden(
-        &Held { epoch: 1, owner: 2, sequence: 3, chain: 4 },
+        &Held {
+            epoch: 1,
+            owner: 2,
+            sequence: 3,
+            chain: 4,
+        },
         "0100000000000000 0200000000000000 0300000000000000 0400000000000000",
     );
-    let loss = AcceptedLoss { at_ms: 5, shard: 6, expected: Some(7), found: 8 };
+    let loss = AcceptedLoss {
+        at_ms: 5,
+        shard: 6,
+        expected: Some(7),
+        found: 8,
+    };
     golden(
-        &StoreHeader { format: 1, shards: 2, created_at_ms: 3, accepted_losses: vec![loss] },
+        &StoreHeader {
+            format: 1,
+            shards: 2,
+            created_at_ms: 3,
+            accepted_losses: vec![loss],
+        },
         "01000000 0200 0300000000000000 01 0500000000000000 0600 010700000000000000 0800000000000000",
     );
 }
@@ -50,25 +81,52 @@ fn records_of_the_store() {
 fn records_of_a_history() {
     golden(&Name("größe".into()), "07 6772c3b6c39f65");
     golden(
-        &Entry { id: 1, order: Some(2), kind: EntryKind::Step(Some(StepOutcome::Completed(payload()))) },
+        &Entry {
+            id: 1,
+            order: Some(2),
+            kind: EntryKind::Step(Some(StepOutcome::Completed(payload()))),
+        },
         "0100000000000000 010200000000000000 00 01 00 07000000 04 63616263",
     );
     golden(
-        &Entry { id: 1, order: Some(2), kind: EntryKind::Step(Some(StepOutcome::Failed(failure()))) },
+        &Entry {
+            id: 1,
+            order: Some(2),
+            kind: EntryKind::Step(Some(StepOutcome::Failed(failure()))),
+        },
         "0100000000000000 010200000000000000 00 01 01 026e6f 01 03776879",
     );
-    golden(&Entry { id: 1, order: None, kind: EntryKind::Step(None) }, "0100000000000000 00 00 00");
     golden(
-        &Entry { id: 1, order: None, kind: EntryKind::Sleep { wake_at_ms: 9 } },
+        &Entry {
+            id: 1,
+            order: None,
+            kind: EntryKind::Step(None),
+        },
+        "0100000000000000 00 00 00",
+    );
+    golden(
+        &Entry {
+            id: 1,
+            order: None,
+            kind: EntryKind::Sleep { wake_at_ms: 9 },
+        },
         "0100000000000000 00 01 0900000000000000",
     );
     golden(
-        &Entry { id: 1, order: None, kind: EntryKind::Message(message()) },
+        &Entry {
+            id: 1,
+            order: None,
+            kind: EntryKind::Message(message()),
+        },
         "0100000000000000 00 02 016e 016d 07000000 04 63616263 0201000000000000",
     );
     golden(&message(), "016e 016d 07000000 04 63616263 0201000000000000");
     golden(
-        &Attempts { count: 2, last: Some(failure()), next_at_ms: Some(3) },
+        &Attempts {
+            count: 2,
+            last: Some(failure()),
+            next_at_ms: Some(3),
+        },
         "02000000 01 026e6f 01 03776879 01 0300000000000000",
     );
     golden(&failure(), "026e6f 01 03776879");
@@ -88,7 +146,14 @@ fn records_of_an_instance() {
         },
         "02 01000000 0200000000000000 010300000000000000 0400000000000000 0500000000000000 0600000000000000",
     );
-    golden(&Origin { workflow: "w".into(), version: 2, created_at_ms: 3 }, "0177 02000000 0300000000000000");
+    golden(
+        &Origin {
+            workflow: "w".into(),
+            version: 2,
+            created_at_ms: 3,
+        },
+        "0177 02000000 0300000000000000",
+    );
     golden(&Input(payload()), "07000000 04 63616263");
     golden(&Output(payload()), "07000000 04 63616263");
 }
@@ -96,7 +161,14 @@ fn records_of_an_instance() {
 #[test]
 fn records_beside_the_namespaces() {
     golden(&Alarm { revision: 2 }, "0200000000000000");
-    golden(&IndexRow { workflow: "w".into(), status: Status::Parked, updated_at_ms: 1 }, "0177 0e 0100000000000000");
+    golden(
+        &IndexRow {
+            workflow: "w".into(),
+            status: Status::Parked,
+            updated_at_ms: 1,
+        },
+        "0177 0e 0100000000000000",
+    );
     golden(&Seen { epoch: 1, number: 2 }, "0100000000000000 0200000000000000");
     golden(&Runnable { activations: 3 }, "03000000");
 }

@@ -1,0 +1,196 @@
+//! Everything that one decision writes, all or nothing.
+//!
+//! A commit is one value: the conditions under which it is right, and all rows that it changes. It is built without
+//! touching the store and handed over whole, so there is no moment at which half of a decision could be dropped.
+//! An alarm is set together with the state that names it, a message is put into the inbox together with the row that
+//! recognises its duplicate: the methods here have no spelling for one without the other.
+
+use crate::clock::Millis;
+use crate::ids::{InstanceId, MessageId, Shard};
+use crate::storage::activation::Activation;
+use crate::storage::batch::Batch;
+use crate::storage::key::{self, Arrival, Key, Local, Meta};
+use crate::storage::namespace::Namespace;
+use crate::storage::record::{Alarm, IndexRow, Message, Origin, Runnable, Seen, State};
+use crate::storage::value::{self, Record};
+
+/// What must hold at the moment the commit is done; if not, nothing of it is.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Condition {
+    /// The instance does not exist.
+    Missing(InstanceId),
+    /// The instance exists.
+    Exists(InstanceId),
+    /// The instance exists and has not ended.
+    Open(InstanceId),
+    /// The instance is at this revision.
+    Revision(InstanceId, u64),
+    /// The instance has not seen this message.
+    Unseen(InstanceId, MessageId),
+    /// The activation is the current one of its instance.
+    Current(Activation),
+}
+
+/// One decision: conditions and rows.
+#[derive(Debug)]
+pub struct Commit {
+    pub(crate) shard: Shard,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) batch: Batch,
+    /// Operations on rows that conditions are about, so that a later commit of the same group sees them.
+    pub(crate) watched: Vec<u32>,
+    /// Whether the commit removes ranges. Such a commit closes its group, so that conditions after it read what it
+    /// left.
+    pub(crate) sweeps: bool,
+}
+
+impl Commit {
+    /// An empty commit for one shard.
+    pub fn new(shard: Shard) -> Self {
+        Self {
+            shard,
+            conditions: Vec::new(),
+            batch: Batch::new(),
+            watched: Vec::new(),
+            sweeps: false,
+        }
+    }
+
+    /// Adds a condition.
+    pub fn require(&mut self, condition: Condition) -> &mut Self {
+        self.conditions.push(condition);
+        self
+    }
+
+    /// Sets a row in the namespace of an instance. Its state is set with [`Commit::set_state`].
+    pub fn set<R: Record>(&mut self, namespace: &Namespace, local: &Local<'_>, record: &R) -> &mut Self {
+        debug_assert!(
+            *local != Local::Meta(Meta::State),
+            "the state is set together with its alarm"
+        );
+        self.put(|out| namespace.key_into(local, out), record);
+        self
+    }
+
+    /// Removes a row from the namespace of an instance.
+    pub fn delete(&mut self, namespace: &Namespace, local: &Local<'_>) -> &mut Self {
+        self.batch.delete_with(|out| namespace.key_into(local, out));
+        self
+    }
+
+    /// Removes every entry of the history at `location` and below.
+    pub fn delete_below(&mut self, namespace: &Namespace, location: &crate::location::Location) -> &mut Self {
+        let mut prefix = Vec::new();
+        namespace.key_into(&Local::History(std::borrow::Cow::Borrowed(location)), &mut prefix);
+        let (start, end) = key::below(&prefix);
+        self.batch.delete_range(&start, &end);
+        self.sweeps = true;
+        self
+    }
+
+    /// Sets the state of an instance and moves its alarm along: from where the state before had it (`alarm_before`)
+    /// to where this one has it.
+    pub fn set_state(&mut self, namespace: &Namespace, alarm_before: Option<Millis>, state: &State) -> &mut Self {
+        let instance = namespace.instance().as_str();
+        if alarm_before != state.alarm_at_ms {
+            if let Some(at) = alarm_before {
+                self.batch
+                    .delete_with(|out| Key::Alarm(self.shard, at, instance.into()).pack_into(out));
+            }
+        }
+        if let Some(at) = state.alarm_at_ms {
+            let alarm = Alarm {
+                revision: state.revision,
+            };
+            self.put(
+                |out| Key::Alarm(namespace.shard(), at, instance.into()).pack_into(out),
+                &alarm,
+            );
+        }
+        self.watch_next();
+        self.put(|out| namespace.key_into(&Local::Meta(Meta::State), out), state);
+        self
+    }
+
+    /// Sets the listing row of an instance.
+    pub fn set_index(&mut self, namespace: &Namespace, origin: &Origin, state: &State) -> &mut Self {
+        let row = IndexRow {
+            workflow: origin.workflow.clone(),
+            status: state.status,
+            updated_at_ms: state.updated_at_ms,
+        };
+        let instance = namespace.instance().as_str();
+        let key = Key::Index(self.shard, origin.created_at_ms, instance.into());
+        self.put(|out| key.pack_into(out), &row);
+        self
+    }
+
+    /// Says that an instance has to run after a restart, or no longer has to.
+    pub fn set_runnable(&mut self, namespace: &Namespace, runnable: Option<&Runnable>) -> &mut Self {
+        let key = Key::Runnable(self.shard, namespace.instance().as_str().into());
+        match runnable {
+            Some(runnable) => self.put(|out| key.pack_into(out), runnable),
+            None => self.batch.delete_with(|out| key.pack_into(out)),
+        }
+        self
+    }
+
+    /// Puts a message into the inbox of an instance that has not ended and has not seen it.
+    pub fn deliver(&mut self, namespace: &Namespace, arrival: Arrival, message: &Message) -> &mut Self {
+        self.require(Condition::Open(namespace.instance().clone()));
+        self.require(Condition::Unseen(namespace.instance().clone(), message.id.clone()));
+        self.put(|out| namespace.key_into(&Local::Inbox(arrival), out), message);
+        self.watch_next();
+        let key = Key::Dedup(
+            self.shard,
+            namespace.instance().as_str().into(),
+            message.id.as_str().into(),
+        );
+        self.put(|out| key.pack_into(out), &Seen::from(arrival));
+        self
+    }
+
+    /// Removes everything of an instance: namespace, dedup rows, alarm, listing row.
+    pub fn purge(&mut self, namespace: &Namespace, origin: &Origin, state: &State) -> &mut Self {
+        let instance = namespace.instance().as_str();
+        let (start, end) = key::below(namespace.prefix());
+        self.batch.delete_range(&start, &end);
+        let (start, end) = key::below(&key::dedup_of(self.shard, instance));
+        self.batch.delete_range(&start, &end);
+        if let Some(at) = state.alarm_at_ms {
+            self.batch
+                .delete_with(|out| Key::Alarm(self.shard, at, instance.into()).pack_into(out));
+        }
+        let index = Key::Index(self.shard, origin.created_at_ms, instance.into());
+        self.batch.delete_with(|out| index.pack_into(out));
+        self.set_runnable(namespace, None);
+        self.sweeps = true;
+        self
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Bytes of all keys and values.
+    pub fn bytes(&self) -> usize {
+        self.batch.bytes()
+    }
+
+    /// Sets a row outside the families that have methods of their own: the store header, and rows of an import.
+    pub(crate) fn set_raw(&mut self, key: &[u8], value: &[u8]) {
+        self.batch.set(key, value);
+    }
+
+    fn put<R: Record>(&mut self, key: impl FnOnce(&mut Vec<u8>), record: &R) {
+        self.batch
+            .set_with(key, |key, out| value::encode_behind(key, record, out));
+    }
+
+    fn watch_next(&mut self) {
+        self.watched
+            .push(u32::try_from(self.batch.len()).expect("a commit is bounded far below 2^32 operations"));
+    }
+}

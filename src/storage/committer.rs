@@ -1,0 +1,314 @@
+//! One thread that makes commits durable, many at a time.
+//!
+//! Callers hand over whole commits and wait. The committer takes everything that waits, checks the conditions of
+//! each in order, gives sequence numbers, applies them as one group with one sync, and only then answers all of
+//! them. Under load the price of a sync is shared by thousands of commits; without load a commit waits for nobody.
+//!
+//! **Invariant: a commit that was handed over is indivisible.** Dropping the caller's future changes nothing: the
+//! commit is in the queue, and the committer owns it.
+//!
+//! **Invariant: an answer never outruns the disk.** A refusal may rest on a commit of the same group (a duplicate of
+//! a message that is only now being written), so refusals wait for the sync like everyone else.
+//!
+//! **Invariant: after a failed write or sync nothing is acknowledged any more.** What the disk holds is then unknown
+//! and a second sync proves nothing, so the store stays poisoned until it is opened anew.
+
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::limits::{COMMIT_BYTES_MAX, COMMIT_QUEUE_MAX, GROUP_COMMITS_MAX};
+use crate::spawn;
+use crate::storage::activation::Activations;
+use crate::storage::batch::Batch;
+use crate::storage::commit::Commit;
+use crate::storage::condition::Checker;
+use crate::storage::engine::{CommitError, Engine, EngineLimits, Group, Lease, Position};
+use crate::storage::error::{Error, Result};
+use crate::storage::watermark::Watermark;
+
+/// How often a commit whose outcome was unknown, and that turned out not to be done, is tried again.
+const RETRIES_MAX: u32 = 3;
+
+/// What a durable commit answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// The place of the commit in its shard.
+    pub sequence: u64,
+}
+
+/// A commit on its way, and who waits for it.
+#[derive(Debug)]
+pub(crate) struct Request {
+    commit: Commit,
+    reply: oneshot::Sender<Result<Receipt>>,
+}
+
+/// An answer on its way.
+#[derive(Debug)]
+pub struct Pending(oneshot::Receiver<Result<Receipt>>);
+
+impl Pending {
+    /// Waits until the commit is durable, or is known not to be.
+    pub async fn durable(self) -> Result<Receipt> {
+        self.0.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// The same for a thread that may wait.
+    pub fn wait(self) -> Result<Receipt> {
+        self.0.blocking_recv().unwrap_or(Err(Error::Closed))
+    }
+}
+
+/// The callers' side of the committer.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    queue: mpsc::Sender<Request>,
+    failure: Arc<OnceLock<Error>>,
+    limits: EngineLimits,
+}
+
+/// A place in the queue that was waited for.
+#[derive(Debug)]
+pub(crate) struct Place<'a>(mpsc::Permit<'a, Request>);
+
+impl Place<'_> {
+    /// Puts the commit into the queue. From here on it will be done or refused, whatever becomes of the caller.
+    pub(crate) fn hand_over(self, commit: Commit) -> Pending {
+        let (reply, answer) = oneshot::channel();
+        self.0.send(Request { commit, reply });
+        Pending(answer)
+    }
+}
+
+impl Committer {
+    /// Starts the thread. It ends when the committer is dropped and the queue is empty.
+    pub(crate) fn start(worker: Worker) -> Result<(Self, JoinHandle<()>)> {
+        let (queue, requests) = mpsc::channel(COMMIT_QUEUE_MAX);
+        let committer = Self {
+            queue,
+            failure: Arc::clone(&worker.failure),
+            limits: worker.limits(),
+        };
+        let thread = spawn::thread("everstep-committer", move || worker.run(requests))
+            .map_err(Error::io("start a thread for", "the committer"))?;
+        Ok((committer, thread))
+    }
+
+    /// Waits for a place in the queue.
+    pub(crate) async fn place(&self) -> Result<Place<'_>> {
+        self.check()?;
+        self.queue.reserve().await.map(Place).map_err(|_| Error::Closed)
+    }
+
+    /// Takes a place in the queue if there is one.
+    pub(crate) fn try_place(&self) -> Result<Place<'_>> {
+        self.check()?;
+        self.queue.try_reserve().map(Place).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(()) => Error::Overloaded,
+            mpsc::error::TrySendError::Closed(()) => Error::Closed,
+        })
+    }
+
+    /// Refuses a commit that could never be done, before it can spoil a group.
+    pub(crate) fn fits(&self, commit: &Commit) -> Result<()> {
+        Ok(self.limits.check(std::slice::from_ref(&commit.batch))?)
+    }
+
+    /// Why the store acknowledges nothing any more, if it does not.
+    pub(crate) fn failure(&self) -> Option<&Error> {
+        self.failure.get()
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failure.get().map_or(Ok(()), |failure| Err(failure.clone()))
+    }
+}
+
+/// The thread's side of the committer.
+pub(crate) struct Worker {
+    engine: Arc<dyn Engine>,
+    leases: Vec<Lease>,
+    positions: Vec<Position>,
+    activations: Arc<Activations>,
+    watermark: Option<Arc<Watermark>>,
+    failure: Arc<OnceLock<Error>>,
+    group_bytes_max: usize,
+    // Kept between groups, so that a group costs no allocation of its own.
+    batches: Vec<Batch>,
+    answers: Vec<(oneshot::Sender<Result<Receipt>>, Result<Receipt>)>,
+    checker: Checker,
+}
+
+impl Worker {
+    /// A worker that owns the leases' shards; lease `i` is for shard `i`.
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        leases: Vec<Lease>,
+        activations: Arc<Activations>,
+        watermark: Option<Arc<Watermark>>,
+    ) -> Self {
+        let positions = leases.iter().map(|lease| lease.position).collect();
+        let group_bytes_max = engine.limits().group_bytes_max.min(crate::limits::GROUP_BYTES_MAX);
+        Self {
+            engine,
+            leases,
+            positions,
+            activations,
+            watermark,
+            failure: Arc::default(),
+            group_bytes_max,
+            batches: Vec::new(),
+            answers: Vec::new(),
+            checker: Checker::default(),
+        }
+    }
+
+    /// What one commit may hold: what the engine takes, and never more than the system allows.
+    fn limits(&self) -> EngineLimits {
+        let engine = self.engine.limits();
+        EngineLimits {
+            group_bytes_max: engine.group_bytes_max.min(COMMIT_BYTES_MAX),
+            ..engine
+        }
+    }
+
+    fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        // A commit that did not fit into the group before waits here.
+        let mut next = None;
+        while let Some(first) = next.take().or_else(|| requests.blocking_recv()) {
+            next = self.group(first, &mut requests);
+        }
+        if let Some(watermark) = &self.watermark {
+            if let Err(error) = watermark.sync() {
+                tracing::warn!(%error, "the watermark could not be synced at the end");
+            }
+        }
+    }
+
+    /// Gathers one group, makes it durable, answers. Gives back a request that belongs to the next group.
+    fn group(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
+        let shard = first.commit.shard;
+        let lease = self.leases[usize::from(shard.0)];
+        let expected = self.positions[usize::from(shard.0)];
+        let mut position = expected;
+        let mut bytes = 0;
+        let mut next = Some(first);
+        let left_over = loop {
+            let Some(request) = next.take().or_else(|| requests.try_recv().ok()) else {
+                break None;
+            };
+            let fits = bytes + request.commit.bytes() <= self.group_bytes_max && request.commit.shard == shard;
+            if !fits && !self.answers.is_empty() {
+                break Some(request);
+            }
+            bytes += request.commit.bytes();
+            let closes = request.commit.sweeps;
+            self.stage(request, &mut position);
+            if closes || self.answers.len() == GROUP_COMMITS_MAX {
+                break None;
+            }
+        };
+        let outcome = self.write(&Staged {
+            lease,
+            expected,
+            next: position,
+        });
+        self.answer(outcome);
+        left_over
+    }
+
+    /// Checks one request against the store and the commits before it in the group, and adds it if it holds.
+    fn stage(&mut self, request: Request, position: &mut Position) {
+        let Request { commit, reply } = request;
+        let checked = self
+            .checker
+            .check(&commit, &*self.engine, &self.activations, &self.batches);
+        let answer = checked.map(|()| {
+            position.sequence += 1;
+            position.chain = commit.batch.chain(position.chain);
+            self.checker.remember(&commit, self.batches.len());
+            self.batches.push(commit.batch);
+            Receipt {
+                sequence: position.sequence,
+            }
+        });
+        self.answers.push((reply, answer));
+    }
+
+    /// Makes the staged group durable.
+    fn write(&mut self, staged: &Staged) -> Result<()> {
+        if let Some(failure) = self.failure.get() {
+            return Err(failure.clone());
+        }
+        if self.batches.is_empty() {
+            return Ok(());
+        }
+        let group = Group {
+            lease: staged.lease,
+            expected: staged.expected,
+            next: staged.next,
+            batches: &self.batches,
+        };
+        settle(&*self.engine, &group).map_err(|error| self.fail(error))?;
+        self.positions[usize::from(staged.lease.shard.0)] = staged.next;
+        if let Some(watermark) = &self.watermark {
+            watermark
+                .advance(staged.lease.shard, staged.lease.epoch, staged.next)
+                .map_err(|error| self.fail(error))?;
+        }
+        Ok(())
+    }
+
+    /// Answers everyone in the group: what was decided for each, or the failure of the whole.
+    fn answer(&mut self, outcome: Result<()>) {
+        for (reply, answer) in self.answers.drain(..) {
+            let answer = outcome.clone().and(answer);
+            // A caller that went away does not want to know; the commit is done all the same.
+            let _ = reply.send(answer);
+        }
+        self.batches.clear();
+        self.checker.forget();
+    }
+
+    /// Poisons the store, unless the engine merely could not be reached and nothing was written.
+    fn fail(&self, error: Error) -> Error {
+        if matches!(error, Error::Unavailable(_) | Error::TooLarge { .. }) {
+            return error;
+        }
+        tracing::error!(%error, "the store failed and acknowledges nothing any more");
+        self.failure.get_or_init(|| error).clone()
+    }
+}
+
+/// A group that was checked, and where it goes.
+struct Staged {
+    lease: Lease,
+    expected: Position,
+    next: Position,
+}
+
+/// Commits a group and finds out what became of it when the engine can't tell.
+fn settle(engine: &dyn Engine, group: &Group<'_>) -> Result<()> {
+    for _ in 0..RETRIES_MAX {
+        let unknown = match engine.commit(group) {
+            Ok(()) => return Ok(()),
+            Err(CommitError::Unknown(error)) => error,
+            Err(error) => return Err(error.into()),
+        };
+        match engine.position(&group.lease) {
+            Ok(position) if position == group.next => return Ok(()),
+            Ok(position) if position == group.expected => {}
+            Ok(position) => {
+                let (expected, found) = (group.expected.sequence, position.sequence);
+                return Err(CommitError::Conflict { expected, found }.into());
+            }
+            Err(CommitError::Fenced { .. }) => return Err(Error::Fenced),
+            Err(_) => return Err(CommitError::Unknown(unknown).into()),
+        }
+    }
+    Err(Error::Failed(format!(
+        "a commit was tried {RETRIES_MAX} times and never done"
+    )))
+}

@@ -1,0 +1,156 @@
+//! The directory of an embedded store.
+//!
+//! ```text
+//! data/            0700
+//!   lock           held while a process has the store open; says which
+//!   watermark      how far the store has got, outside the engine
+//!   fjall/         the engine's own files (or sled/)
+//! ```
+//!
+//! The watermark is made before the engine: a directory with an engine and no watermark is one whose watermark was
+//! lost, and never one that was being made when the power went.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::storage::error::{Error, Result};
+
+/// A directory that this process holds the lock of.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    /// Locked for as long as it is open.
+    _lock: File,
+}
+
+impl Directory {
+    /// Makes the directory if it is missing, and locks it.
+    pub(crate) fn lock(path: &Path) -> Result<Self> {
+        match std::fs::metadata(path) {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => {
+                return Err(Error::NotAStore {
+                    path: path.to_owned(),
+                    reason: "it is a file".into(),
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make(path)?,
+            Err(error) => return Err(Error::io("look at", path)(error)),
+        }
+        let lock = take_lock(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    /// Where the watermark lies.
+    pub(crate) fn watermark(&self) -> PathBuf {
+        self.path.join("watermark")
+    }
+
+    /// Where the files of an engine lie.
+    pub(crate) fn engine(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Refuses a directory that holds something else: another engine's store, or files of somebody else.
+    pub(crate) fn holds_only(&self, engine: &str) -> Result<()> {
+        let refuse = |reason| {
+            Err(Error::NotAStore {
+                path: self.path.clone(),
+                reason,
+            })
+        };
+        for file in std::fs::read_dir(&self.path).map_err(Error::io("list", &self.path))? {
+            let name = file.map_err(Error::io("list", &self.path))?.file_name();
+            match name.to_str() {
+                Some("lock" | "watermark" | "watermark.new") => {}
+                Some(name) if name == engine => {}
+                Some(other @ ("fjall" | "sled")) => {
+                    let path = self.path.display();
+                    return refuse(format!("it holds a {other} store; open it as `{other}:{path}`"));
+                }
+                _ if self.watermark().exists() => {}
+                _ => return refuse(format!("it is not empty: {}", name.to_string_lossy())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the rights of everyone else away from all files and directories of the store.
+    pub(crate) fn make_private(&self) -> Result<()> {
+        make_private(&self.path)
+    }
+}
+
+/// Makes the entries of a directory durable.
+pub(crate) fn sync(path: &Path) -> Result<()> {
+    File::open(path)
+        .and_then(|directory| directory.sync_all())
+        .map_err(Error::io("sync", path))
+}
+
+/// Makes a directory with all that is above it, durably.
+pub(crate) fn make(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(Error::io("create", path))?;
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .map_or(Ok(()), sync)
+}
+
+fn take_lock(directory: &Path) -> Result<File> {
+    let path = directory.join("lock");
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(Error::io("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            let read = file.read_to_string(&mut holder);
+            let pid = read.ok().and_then(|_| holder.trim().parse().ok());
+            return Err(Error::Locked {
+                path: directory.to_owned(),
+                pid,
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
+    }
+    file.set_len(0).map_err(Error::io("write", &path))?;
+    writeln!(file, "{}", std::process::id()).map_err(Error::io("write", &path))?;
+    Ok(file)
+}
+
+fn make_private(path: &Path) -> Result<()> {
+    let metadata = std::fs::symlink_metadata(path).map_err(Error::io("look at", path))?;
+    let mode = if metadata.is_dir() { 0o700 } else { 0o600 };
+    if metadata.permissions().mode() & 0o777 != mode && !metadata.is_symlink() {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(Error::io("change the mode of", path))?;
+    }
+    if metadata.is_dir() {
+        for file in std::fs::read_dir(path).map_err(Error::io("list", path))? {
+            make_private_if_there(&file.map_err(Error::io("list", path))?.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The engine may remove files of its own at any time.
+fn make_private_if_there(path: &Path) -> Result<()> {
+    match make_private(path) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,235 @@
+//! The engine behind a plain path: fjall, a log-structured merge tree.
+//!
+//! One database, one keyspace. A group becomes one fjall batch, which fjall writes to its journal, syncs, and only
+//! then shows to readers; a snapshot is fjall's own.
+
+mod journal;
+
+use std::fmt::Display;
+use std::io;
+use std::ops::{Bound, ControlFlow};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable};
+
+use crate::ids::Shard;
+use crate::limits::{GROUP_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::storage::batch::{Batch, Operation};
+use crate::storage::engine::{
+    CommitError, Direction, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Scan, Snapshot, Visit,
+};
+use crate::storage::fence::{Fence, Row};
+use journal::SealedJournals;
+
+/// Bytes of blocks kept in memory for reads.
+const CACHE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bytes gathered in memory before they are written as a table. What lies in memory is read back from the journal
+/// after a crash, so this is also what bounds the time to open.
+const MEMTABLE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A fjall database in a directory of its own.
+pub struct Fjall {
+    database: Database,
+    rows: Keyspace,
+    fence: Mutex<Fence>,
+}
+
+impl Fjall {
+    /// Opens the database in `directory`, or makes a new one.
+    pub fn open(directory: &Path) -> Result<Self, ReadError> {
+        let sealed = SealedJournals::look(directory).map_err(ReadError::Unavailable)?;
+        // fjall asserts what it expects of its files; damaged ones must not take the process down.
+        let opened = catch_unwind(AssertUnwindSafe(|| open(directory)));
+        let (database, rows) = match opened {
+            Ok(opened) => opened?,
+            Err(panic) => {
+                return Err(ReadError::Corrupt(format!(
+                    "opening it panicked: {}",
+                    panic_text(&*panic)
+                )));
+            }
+        };
+        sealed.check()?;
+        Ok(Self {
+            database,
+            rows,
+            fence: Mutex::default(),
+        })
+    }
+
+    fn fence(&self) -> MutexGuard<'_, Fence> {
+        // The fence changes only after a durable write, in one assignment: a panic elsewhere leaves it whole.
+        self.fence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, batches: &[Batch], row: Row) -> Result<(), CommitError> {
+        let operations = || batches.iter().flat_map(Batch::operations);
+        let count = batches.iter().map(Batch::len).sum::<usize>() + 1;
+        let mut batch =
+            OwnedWriteBatch::with_capacity(self.database.clone(), count).durability(Some(PersistMode::SyncData));
+        for (at, operation) in operations().enumerate() {
+            match operation {
+                Operation::Set { key, value } => batch.insert(&self.rows, key, value),
+                Operation::Delete { key } => batch.remove(&self.rows, key),
+                Operation::DeleteRange { start, end } => {
+                    self.remove_range(&mut batch, operations().take(at), start, end)?;
+                }
+            }
+        }
+        batch.insert(&self.rows, row.key, row.value);
+        batch.commit().map_err(commit_error)
+    }
+
+    /// Removes what lies in the range: rows of the store, and rows that the group itself has set so far.
+    fn remove_range<'a>(
+        &self,
+        batch: &mut OwnedWriteBatch,
+        earlier: impl Iterator<Item = Operation<'a>>,
+        start: &[u8],
+        end: &[u8],
+    ) -> Result<(), CommitError> {
+        for operation in earlier {
+            match operation {
+                Operation::Set { key, .. } if start <= key && key < end => batch.remove(&self.rows, key),
+                _ => {}
+            }
+        }
+        if start < end {
+            for guard in self.rows.range(start..end) {
+                batch.remove(&self.rows, guard.key().map_err(commit_error)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(directory: &Path) -> Result<(Database, Keyspace), ReadError> {
+    let database = Database::builder(directory)
+        .cache_size(CACHE_BYTES)
+        .open()
+        .map_err(read_error)?;
+    let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+    let rows = database.keyspace("rows", options).map_err(read_error)?;
+    Ok((database, rows))
+}
+
+impl Engine for Fjall {
+    fn limits(&self) -> EngineLimits {
+        EngineLimits {
+            key_bytes_max: KEY_BYTES_MAX,
+            value_bytes_max: VALUE_BYTES_MAX,
+            group_bytes_max: GROUP_BYTES_MAX,
+        }
+    }
+
+    fn acquire(&self, shard: Shard, owner: Owner) -> Result<Lease, CommitError> {
+        let mut fence = self.fence();
+        let stored = self.rows.get(Fence::key(shard)).map_err(commit_error)?;
+        let (lease, row) = Fence::take(shard, owner, stored.as_deref())?;
+        self.write(&[], row)?;
+        fence.taken(lease);
+        Ok(lease)
+    }
+
+    fn position(&self, lease: &Lease) -> Result<Position, CommitError> {
+        // After a failed write nothing tells what reached the disk, and fjall refuses to go on.
+        self.database
+            .persist(PersistMode::Buffer)
+            .map_err(|error| match error {
+                fjall::Error::Io(error) => CommitError::Unavailable(error),
+                error => CommitError::Unavailable(io::Error::other(error.to_string())),
+            })?;
+        self.fence().position(lease)
+    }
+
+    fn commit(&self, group: &Group<'_>) -> Result<(), CommitError> {
+        self.limits().check(group.batches)?;
+        let mut fence = self.fence();
+        let row = fence.admit(group)?;
+        self.write(group.batches, row)?;
+        fence.passed(group);
+        Ok(())
+    }
+
+    fn get(&self, _shard: Shard, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        let value = self.rows.get(key).map_err(read_error)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn snapshot(&self, _shard: Shard) -> Result<Box<dyn Snapshot>, ReadError> {
+        Ok(Box::new(View {
+            snapshot: self.database.snapshot(),
+            rows: self.rows.clone(),
+        }))
+    }
+}
+
+struct View {
+    snapshot: fjall::Snapshot,
+    rows: Keyspace,
+}
+
+impl Snapshot for View {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        let value = self.snapshot.get(&self.rows, key).map_err(read_error)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    fn scan(&self, scan: &Scan<'_>, visit: &mut Visit<'_>) -> Result<(), ReadError> {
+        if scan.start >= scan.end {
+            return Ok(());
+        }
+        let range = (Bound::Included(scan.start), Bound::Excluded(scan.end));
+        let rows = self.snapshot.range::<&[u8], _>(&self.rows, range);
+        match scan.direction {
+            Direction::Forward => show(rows.take(scan.limit), visit),
+            Direction::Backward => show(rows.rev().take(scan.limit), visit),
+        }
+    }
+}
+
+fn show(rows: impl Iterator<Item = fjall::Guard>, visit: &mut Visit<'_>) -> Result<(), ReadError> {
+    for row in rows {
+        let (key, value) = row.into_inner().map_err(read_error)?;
+        if let ControlFlow::Break(()) = visit(&key, &value) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn read_error(error: fjall::Error) -> ReadError {
+    match error {
+        fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => ReadError::Unavailable(error),
+        fjall::Error::Locked => ReadError::Unavailable(io::Error::other("another process has it open")),
+        error => ReadError::Corrupt(error.to_string()),
+    }
+}
+
+/// A write that failed may have reached the disk or not.
+fn commit_error(error: fjall::Error) -> CommitError {
+    match error {
+        fjall::Error::Io(error) | fjall::Error::Storage(fjall::LsmError::Io(error)) => CommitError::Unknown(error),
+        fjall::Error::Poisoned => CommitError::Unknown(io::Error::other("an earlier write failed")),
+        error => CommitError::Corrupt(error.to_string()),
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &dyn Display {
+    if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<&'static str>() {
+        text
+    } else {
+        &"no message"
+    }
+}
+
+impl std::fmt::Debug for Fjall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fjall").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,252 @@
+//! A store: an engine, opened safely, with the committer in front of it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::ids::{InstanceId, Shard};
+use crate::storage::activation::{Activation, Activations};
+use crate::storage::commit::Commit;
+use crate::storage::committer::{Committer, Pending, Place, Receipt, Worker};
+use crate::storage::directory::Directory;
+use crate::storage::engine::{Engine, Lease, Snapshot};
+use crate::storage::error::{Error, Result};
+use crate::storage::key::Arrival;
+use crate::storage::namespace::Namespace;
+use crate::storage::payload::Codecs;
+use crate::storage::watermark::Watermark;
+
+/// An open store. Cheap to clone; all clones are the same store.
+///
+/// [`Store::close`] waits until everything that was handed over is durable. Dropping the last clone does the same
+/// without waiting for callers that still hold a [`Pending`].
+#[derive(Debug, Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    engine: Arc<dyn Engine>,
+    leases: Vec<Lease>,
+    activations: Arc<Activations>,
+    /// The number of the last message accepted in this epoch. Held while a commit that delivers is put into the
+    /// queue, so that the order of numbers is the order of commits.
+    arrivals: Mutex<u64>,
+    codecs: Codecs,
+    committer: CommitterThread,
+    /// Unlocked when everything above is closed: fields are dropped in this order.
+    directory: Option<Directory>,
+}
+
+/// Gives the places of messages in inboxes, in the order of their commits.
+#[derive(Debug)]
+pub struct Arrivals<'a> {
+    epoch: u64,
+    last: &'a mut u64,
+}
+
+impl Arrivals<'_> {
+    /// The next place.
+    pub fn next_place(&mut self) -> Arrival {
+        *self.last += 1;
+        Arrival {
+            epoch: self.epoch,
+            number: *self.last,
+        }
+    }
+}
+
+/// How a store is.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Health {
+    /// It works.
+    Good,
+    /// It acknowledges nothing any more, for this reason; a restart recovers.
+    Failed(Error),
+}
+
+/// What a store is made of, once its engine was found sound and its shards were acquired.
+pub(crate) struct Parts {
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) leases: Vec<Lease>,
+    pub(crate) codecs: Codecs,
+    pub(crate) watermark: Option<Arc<Watermark>>,
+    pub(crate) directory: Option<Directory>,
+}
+
+impl Store {
+    pub(crate) fn start(parts: Parts) -> Result<Self> {
+        let Parts {
+            engine,
+            leases,
+            codecs,
+            watermark,
+            directory,
+        } = parts;
+        let activations = Arc::default();
+        let worker = Worker::new(Arc::clone(&engine), leases.clone(), Arc::clone(&activations), watermark);
+        let committer = CommitterThread::start(worker)?;
+        let inner = Inner {
+            engine,
+            leases,
+            activations,
+            arrivals: Mutex::new(0),
+            codecs,
+            committer,
+            directory,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The shard that an instance lives in.
+    pub fn shard_of(&self, instance: &InstanceId) -> Shard {
+        let shards = self.inner.leases.len() as u64;
+        let shard = xxh3_64(instance.as_str().as_bytes()) % shards;
+        Shard(u16::try_from(shard).expect("there are at most SHARDS_MAX shards"))
+    }
+
+    /// All shards.
+    pub fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        let shards = u16::try_from(self.inner.leases.len()).expect("there are at most SHARDS_MAX shards");
+        (0..shards).map(Shard)
+    }
+
+    /// The key space of an instance.
+    pub fn namespace(&self, instance: &InstanceId) -> Namespace {
+        Namespace::new(self.shard_of(instance), instance.clone())
+    }
+
+    /// A view of one shard as it is now.
+    pub fn snapshot(&self, shard: Shard) -> Result<Box<dyn Snapshot>> {
+        Ok(self.inner.engine.snapshot(shard)?)
+    }
+
+    /// Hands a commit over, waiting for a place in the queue if need be, and waits until it is durable.
+    ///
+    /// Once this future was polled to the point where the commit is in the queue, dropping it changes nothing: the
+    /// commit is done or refused as a whole.
+    pub async fn commit(&self, commit: Commit) -> Result<Receipt> {
+        self.submit(commit).await?.durable().await
+    }
+
+    /// Hands a commit over, waiting for a place in the queue if need be. It is not durable yet.
+    pub async fn submit(&self, commit: Commit) -> Result<Pending> {
+        self.committer()?.fits(&commit)?;
+        Ok(self.committer()?.place().await?.hand_over(commit))
+    }
+
+    /// Hands a commit over if there is a place in the queue, or says [`Error::Overloaded`].
+    pub fn try_submit(&self, commit: Commit) -> Result<Pending> {
+        self.committer()?.fits(&commit)?;
+        Ok(self.committer()?.try_place()?.hand_over(commit))
+    }
+
+    /// The same for a commit that puts messages into inboxes: `build` is given their places, which are in the order
+    /// of the commits. It runs under a lock and should only build.
+    pub async fn submit_delivery(
+        &self,
+        shard: Shard,
+        build: impl FnOnce(&mut Arrivals<'_>) -> Commit,
+    ) -> Result<Pending> {
+        let place = self.committer()?.place().await?;
+        self.deliver(shard, place, build)
+    }
+
+    /// Begins an activation of an instance: from now on only commits that carry it are done for this instance.
+    pub fn activate(&self, instance: &InstanceId) -> Activation {
+        self.inner.activations.begin(instance)
+    }
+
+    /// Ends an activation.
+    pub fn deactivate(&self, activation: &Activation) {
+        self.inner.activations.end(activation);
+    }
+
+    /// How users' values are written and read.
+    pub fn codecs(&self) -> &Codecs {
+        &self.inner.codecs
+    }
+
+    /// Whether the store works.
+    pub fn health(&self) -> Health {
+        self.inner
+            .committer
+            .handle
+            .as_ref()
+            .and_then(Committer::failure)
+            .cloned()
+            .map_or(Health::Good, Health::Failed)
+    }
+
+    /// Makes everything that was handed over durable, and gives the store up. Other clones of it fail from now on
+    /// only if they are used after the last of them was dropped, so close the last one.
+    pub fn close(self) -> Result<()> {
+        match Arc::try_unwrap(self.inner) {
+            Ok(mut inner) => {
+                inner.committer.finish()?;
+                inner.directory.as_ref().map_or(Ok(()), Directory::make_private)
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &dyn Engine {
+        &*self.inner.engine
+    }
+
+    fn deliver(
+        &self,
+        shard: Shard,
+        place: Place<'_>,
+        build: impl FnOnce(&mut Arrivals<'_>) -> Commit,
+    ) -> Result<Pending> {
+        let mut last = self.inner.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let epoch = self.inner.leases[usize::from(shard.0)].epoch;
+        let commit = build(&mut Arrivals { epoch, last: &mut last });
+        self.committer()?.fits(&commit)?;
+        Ok(place.hand_over(commit))
+    }
+
+    fn committer(&self) -> Result<&Committer> {
+        self.inner.committer.handle.as_ref().ok_or(Error::Closed)
+    }
+}
+
+/// The committer and its thread, which end together.
+#[derive(Debug)]
+struct CommitterThread {
+    handle: Option<Committer>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CommitterThread {
+    fn start(worker: Worker) -> Result<Self> {
+        let (handle, thread) = Committer::start(worker)?;
+        Ok(Self {
+            handle: Some(handle),
+            thread: Some(thread),
+        })
+    }
+
+    /// Closes the queue, waits until it is empty, and tells whether the store had failed.
+    fn finish(&mut self) -> Result<()> {
+        let failure = self.handle.take().and_then(|handle| handle.failure().cloned());
+        if let Some(thread) = self.thread.take() {
+            thread
+                .join()
+                .map_err(|_| Error::Failed("the committer panicked".into()))?;
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for CommitterThread {
+    fn drop(&mut self) {
+        if let Err(error) = self.finish() {
+            tracing::warn!(%error, "the store was closed after it had failed");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `cargo xtask test`: runs everything that can fail, on a machine that may
+//! have nothing but a Rust toolchain.
+
+use clap::Args;
+
+use crate::error::Result;
+use crate::shell;
+use crate::stages::{self, Stage};
+use crate::tools;
+
+#[derive(Args)]
+pub(crate) struct Options {}
+
+/// The stages, cheapest first. To add one, add a line.
+pub(crate) fn run(_options: &Options) -> Result {
+    stages::run(&[
+        Stage::new("tools", "what the tests need from the system", tools::install_programs),
+        Stage::new("tests", "unit and integration tests of every crate", tests),
+        Stage::new("doctests", "the examples in the documentation", doctests),
+    ])
+}
+
+fn tests() -> Result {
+    if tools::has_subcommand("nextest") {
+        return shell::run(shell::cargo().args(["nextest", "run", "--workspace", "--all-features"]));
+    }
+    println!("cargo-nextest is not installed; plain `cargo test` does the same, slower");
+    shell::run(shell::cargo()
+            .args(["test", "--workspace", "--all-features"])
+            // Every target that nextest would run. Doctests have a stage of their own.
+            .args(["--lib", "--bins", "--tests", "--examples"]))
+}
+
+fn doctests() -> Result {
+    shell::run(shell::cargo().args(["test", "--doc", "--workspace", "--all-features"]))
+}
