@@ -74,6 +74,9 @@ impl Rig {
         let mut name = OsString::from(&self.root);
         name.push(".after");
         let after = PathBuf::from(name);
+        if after.exists() {
+            fs::remove_dir_all(&after)?;
+        }
         let report = self.cut_into(seed, &after)?;
         fs::remove_dir_all(&self.root)?;
         fs::rename(after, &self.root)?;

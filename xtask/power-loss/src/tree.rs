@@ -137,7 +137,7 @@ impl Tree {
 /// Preallocated journals are mostly zeros: leave those as holes.
 fn copy_sparse(mut from: impl Read, to: &Path) -> io::Result<()> {
     let mut file = File::create_new(to)?;
-    let mut block = vec![0; 64 * 1024];
+    let (zeros, mut block) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     let mut length = 0;
     loop {
         let count = from.read(&mut block)?;
@@ -145,7 +145,7 @@ fn copy_sparse(mut from: impl Read, to: &Path) -> io::Result<()> {
             return file.set_len(length);
         }
         length += count as u64;
-        if block[..count].iter().all(|&byte| byte == 0) {
+        if block[..count] == zeros[..count] {
             file.seek(SeekFrom::Start(length))?;
         } else {
             file.write_all(&block[..count])?;

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use everstep_power_loss::{Dirs, RECORDS_FILE, Report, Rig};
+use everstep_power_loss::{Dirs, RECORDS_FILE, Record, Report, Rig};
 use tempfile::TempDir;
 
 pub(crate) const ROLE: &str = "POWER_LOSS_TEST_ROLE";
@@ -38,7 +38,8 @@ impl Stage {
     }
 
     pub(crate) fn new() -> Self {
-        let home = tempfile::tempdir().expect("a temporary directory");
+        let home =
+            tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
         let rig = Rig::new(&home.path().join("root"), &home.path().join("journal")).expect("a rig");
         Self { home, rig }
     }
@@ -94,9 +95,10 @@ impl Stage {
         self.home.path().join("root")
     }
 
-    pub(crate) fn journal_bytes(&self) -> u64 {
-        let records = self.home.path().join("journal").join(RECORDS_FILE);
-        fs::metadata(records).expect("a journal").len()
+    /// What the shim has written down.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        let journal = self.home.path().join("journal").join(RECORDS_FILE);
+        Record::decode_all(&fs::read(journal).expect("a journal")).0
     }
 
     /// Cuts with many seeds and shows each result.
