@@ -1,0 +1,14 @@
+//! The engines that stand behind [`Engine`](super::engine::Engine).
+//!
+//! What lives here: one file for each store that can hold the bytes, and what several of them share. What never
+//! does: a meaning of those bytes. An engine knows keys, values, batches and the fence, and nothing of instances.
+//!
+//! Read in this order: [`memory`] is the shortest complete engine; [`net`] turns the operations of a group into what
+//! they come to; [`preimage`] gives snapshots to engines that have none.
+
+pub mod memory;
+mod net;
+mod preimage;
+
+#[cfg(test)]
+mod model;
