@@ -4,11 +4,14 @@
 //! does: a meaning of those bytes. An engine knows keys, values, batches and the fence, and nothing of instances.
 //!
 //! Read in this order: [`memory`] is the shortest complete engine; [`net`] turns the operations of a group into what
-//! they come to; [`preimage`] gives snapshots to engines that have none.
+//! they come to; [`preimage`] gives snapshots to engines that have none; [`sled`] is what it takes to make a store
+//! on disk keep its promises.
 
 pub mod memory;
 mod net;
 mod preimage;
+#[cfg(feature = "sled")]
+pub mod sled;
 
 #[cfg(test)]
 mod model;

@@ -201,3 +201,13 @@ proptest! {
         equals_the_model(Memory::new(), &acts)?;
     }
 }
+
+#[cfg(feature = "sled")]
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn sled_equals_the_model(acts in prop::collection::vec(act(200_000), 1..40)) {
+        let dir = tempfile::tempdir().unwrap();
+        equals_the_model(super::sled::Sled::open(dir.path()).unwrap(), &acts)?;
+    }
+}
