@@ -3,8 +3,8 @@
 //! What lives here: one file for each store that can hold the bytes, and what several of them share. What never
 //! does: a meaning of those bytes. An engine knows keys, values, batches and the fence, and nothing of instances.
 //!
-//! Read in this order: [`memory`] is the shortest complete engine; [`net`] turns the operations of a group into what
-//! they come to; [`preimage`] gives snapshots to engines that have none; [`sled`] is what it takes to make a store
+//! Read in this order: `memory` is the shortest complete engine; `net` turns the operations of a group into what
+//! they come to; `preimage` gives snapshots to engines that have none; `sled` is what it takes to make a store
 //! on disk keep its promises.
 
 pub mod memory;

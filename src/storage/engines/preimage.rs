@@ -99,6 +99,11 @@ impl Preimages {
         View { tree, overlay }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_committing(&self) -> bool {
+        self.gate.try_read().is_err()
+    }
+
     /// Begins a commit: from here until the guard is dropped no snapshot begins.
     pub(super) fn commit(&self) -> io::Result<Commit<'_>> {
         let gate = self.gate.write().map_err(|_| panicked())?;

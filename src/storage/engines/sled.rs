@@ -5,16 +5,16 @@
 //!
 //! - **Its `flush` is not an fsync.** The engine keeps its own handle on sled's `db` file and calls `fdatasync` after
 //!   every flush, before anything is acknowledged. Everything that sled creates is synced once at every open
-//!   ([`home`]).
+//!   (`home`).
 //! - **Large pages go to blob files that are never synced**, and a power cut then leaves a store that does not open.
 //!   Sled splits its pages by the number of rows and not by their size, so keeping single values small is not
-//!   enough; see [`chunk`] for the sizes that keep every page in the log.
+//!   enough; see `chunk` for the sizes that keep every page in the log.
 //! - **Only the committer writes**, under one lock, and a whole group with its fence row is one sled batch in one
 //!   tree. `flush_async` is never called: from several tasks it deadlocks.
 //! - **Its batch is a hash map** in which the last write of a key wins and ranges do not exist, so a group is reduced
-//!   to one change a key first ([`net`](super::net)).
-//! - **It has no snapshots**; [`preimage`](super::preimage) makes them.
-//! - **Scanning backward runs in circles** between certain keys with four ff bytes in a row; [`layout`] escapes them.
+//!   to one change a key first (`net`).
+//! - **It has no snapshots**; `preimage` makes them.
+//! - **Scanning backward runs in circles** between certain keys with four ff bytes in a row; `layout` escapes them.
 //! - **Opening damaged files may panic**, which becomes [`ReadError::Corrupt`].
 //!
 //! # What reads show

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU32;
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 
 use super::chunk::CHUNK_BYTES;
@@ -257,6 +258,43 @@ fn every_commit_is_synced_before_it_returns() {
     assert_eq!(syncs.load(Ordering::Relaxed), 1, "the lease");
     writer.set(b"a", b"1").unwrap();
     assert_eq!(syncs.load(Ordering::Relaxed), 2);
+}
+
+/// Whoever reads goes through the gate, and the gate is closed until the disk has answered.
+#[test]
+fn nothing_is_shown_before_it_is_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared: Arc<OnceLock<Arc<Sled>>> = Arc::default();
+    let closed = Arc::new(AtomicU32::new(0));
+    let (engine, counter) = (Arc::clone(&shared), Arc::clone(&closed));
+    let sync = move |file: &File| {
+        let engine = engine.get().unwrap();
+        counter.fetch_add(u32::from(engine.preimages.is_committing()), Ordering::Relaxed);
+        // Applied already, and not to be seen through the engine yet.
+        assert!(engine.rows.get(&Fence::key(SHARD)).unwrap().is_some());
+        file.sync_data()
+    };
+    let engine = Arc::new(Sled::open_with(dir.path(), Box::new(sync)).unwrap());
+    shared.set(Arc::clone(&engine)).unwrap();
+    Committer::sharing(engine, Owner(1)).set(b"a", b"1").unwrap();
+    assert_eq!(closed.load(Ordering::Relaxed), 2);
+    let reader = shared.get().unwrap();
+    let commit = reader.preimages.commit().unwrap();
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        for read in [|engine: &Sled| drop(engine.get(SHARD, b"a")), |engine: &Sled| drop(engine.snapshot(SHARD))] {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                read(reader);
+                sender.send(()).unwrap();
+            });
+        }
+        // A reader that did not wait would be done long before a thread has yielded this often.
+        (0..1000).for_each(|_| thread::yield_now());
+        assert!(receiver.try_recv().is_err(), "a read did not wait for the commit");
+        drop(commit);
+        (0..2).for_each(|_| receiver.recv().unwrap());
+    });
 }
 
 #[test]
