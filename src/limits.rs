@@ -42,3 +42,7 @@ pub const SHARDS_MAX: u16 = 1024;
 
 /// Bytes in one line of an import file (`ES0231`): a value in hexadecimal and a key, with room to spare.
 pub const IMPORT_LINE_BYTES_MAX: usize = 2 * (VALUE_BYTES_MAX + KEY_BYTES_MAX) + 4096;
+
+/// Alarms that the scheduler keeps in memory. The rest stay on disk until the window has moved on, so the number of
+/// sleeping instances does not show in memory.
+pub const ALARM_WINDOW_MAX: usize = 4 * 1024;

@@ -104,10 +104,10 @@ impl OpenOptions {
             }
             #[cfg(feature = "sled")]
             Url::Sled(path) => {
-                let open = |path: &Path| Ok(Arc::new(engines::Fjall::open(path)?) as Arc<dyn Engine>);
+                let open = |path: &Path| Ok(Arc::new(engines::Sled::open(path)?) as Arc<dyn Engine>);
                 self.open_directory(&path, "sled", open)
             }
-            Url::Memory => unreachable!(),
+            Url::Memory => self.open_engine(Arc::new(engines::Memory::default())),
         }
     }
 

@@ -127,11 +127,7 @@ impl<'a> Cut<'a> {
 
     fn contents(&mut self) -> Result<HashMap<FileId, Vec<u8>>, Error> {
         let mut open: BTreeMap<FileId, Vec<(&Record, Fate)>> = BTreeMap::new();
-        let unsynced: Vec<_> = self
-            .records
-            .iter()
-            .filter(|record| self.is_open(record))
-            .collect();
+        let unsynced: Vec<_> = self.records.iter().filter(|record| self.is_open(record)).collect();
         let manner = match self.chance.below(4) {
             0 => Manner::Harsh,
             1 => Manner::Ordered(self.chance.below(unsynced.len() as u64 + 1)),

@@ -22,11 +22,7 @@ impl Fate {
     pub(crate) fn tear(offset: u64, bytes: u64, chance: &mut Chance) -> Self {
         let sectors = sectors(offset, bytes);
         if sectors.len() < 2 {
-            return if chance.coin() {
-                Self::Kept
-            } else {
-                Self::Undone
-            };
+            return if chance.coin() { Self::Kept } else { Self::Undone };
         }
         if chance.coin() {
             let count = 1 + chance.below(sectors.len() as u64 - 1);
@@ -73,10 +69,7 @@ pub(crate) fn undo(image: &mut Vec<u8>, event: &Event) {
             put(image, *offset, old);
         }
         Event::Resize {
-            old_len,
-            new_len,
-            tail,
-            ..
+            old_len, new_len, tail, ..
         } => {
             image.truncate(*new_len as usize);
             image.resize(*old_len as usize, 0);
@@ -145,9 +138,7 @@ mod tests {
     fn undoing_in_reverse_restores_the_base() {
         for seed in 0..300 {
             let mut chance = Chance::new(seed);
-            let base: Vec<u8> = (0..chance.below(3000))
-                .map(|_| chance.below(256) as u8)
-                .collect();
+            let base: Vec<u8> = (0..chance.below(3000)).map(|_| chance.below(256) as u8).collect();
             let mut image = base.clone();
             let mut events = Vec::new();
             for _ in 0..chance.below(12) {
@@ -171,10 +162,7 @@ mod tests {
                 redo(&mut image, &event, None, &Fate::Kept);
                 events.push(event);
             }
-            events
-                .iter()
-                .rev()
-                .for_each(|event| undo(&mut image, event));
+            events.iter().rev().for_each(|event| undo(&mut image, event));
             assert_eq!(image, base, "seed {seed}");
         }
     }

@@ -258,10 +258,7 @@ mod tests {
             Event::Outcome { of: 1, done: 1 },
             Event::Synced { file: 9, upto: 3 },
         ];
-        (1..)
-            .zip(events)
-            .map(|(seq, event)| Record { seq, event })
-            .collect()
+        (1..).zip(events).map(|(seq, event)| Record { seq, event }).collect()
     }
 
     #[test]
@@ -276,10 +273,7 @@ mod tests {
         for cut in 0..=bytes.len() {
             let complete = ends.iter().filter(|&&end| end <= cut).count() - 1;
             let (read, valid) = Record::decode_all(&bytes[..cut]);
-            assert_eq!(
-                (read.as_slice(), valid),
-                (&records[..complete], ends[complete])
-            );
+            assert_eq!((read.as_slice(), valid), (&records[..complete], ends[complete]));
         }
     }
 }

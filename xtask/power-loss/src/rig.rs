@@ -118,10 +118,7 @@ fn build_shim() -> io::Result<PathBuf> {
     let outside = || io::Error::other("the executable is not in a target directory");
     // target/<profile>/name, or deps/ and examples/ below that.
     let mut profile_dir = executable.parent().ok_or_else(outside)?;
-    if ["deps", "examples"]
-        .iter()
-        .any(|folder| profile_dir.ends_with(folder))
-    {
+    if ["deps", "examples"].iter().any(|folder| profile_dir.ends_with(folder)) {
         profile_dir = profile_dir.parent().ok_or_else(outside)?;
     }
     let profile = match profile_dir.file_name().and_then(|name| name.to_str()) {
@@ -147,7 +144,5 @@ fn build_shim() -> io::Result<PathBuf> {
     if output.status.success() && path.exists() {
         return Ok(path);
     }
-    Err(io::Error::other(
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    ))
+    Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
 }

@@ -25,10 +25,7 @@ pub(crate) fn settle(path: &Path, actual: &Tree) -> Result<Vec<Record>, Error> {
     };
     let (mut records, valid) = Record::decode_all(&bytes);
     if valid < bytes.len() {
-        OpenOptions::new()
-            .write(true)
-            .open(path)?
-            .set_len(valid as u64)?;
+        OpenOptions::new().write(true).open(path)?.set_len(valid as u64)?;
     }
     let Some(last) = records.last() else {
         return Ok(records);
@@ -50,10 +47,7 @@ pub(crate) fn settle(path: &Path, actual: &Tree) -> Result<Vec<Record>, Error> {
         };
         let mut line = Vec::new();
         record.encode(&mut line);
-        OpenOptions::new()
-            .append(true)
-            .open(path)?
-            .write_all(&line)?;
+        OpenOptions::new().append(true).open(path)?.write_all(&line)?;
         records.push(record);
     }
     Ok(records)
@@ -71,9 +65,7 @@ fn finish(place: &Path, event: &Event) -> Result<(), Error> {
 
 fn names_as_found(seq: u64, changes: &[Change], actual: &Tree) -> Option<Event> {
     let found = |change: &Change| actual.get(&(change.dir, change.name.clone()));
-    let differing = changes
-        .iter()
-        .find(|change| found(change) != change.after)?;
+    let differing = changes.iter().find(|change| found(change) != change.after)?;
     if (differing.before, differing.after) == (None, None) {
         // The name was claimed and the file created, but not yet recorded.
         let after = found(differing);
@@ -121,10 +113,7 @@ mod tests {
             old: b"x".to_vec(),
             new: b"cdef".to_vec(),
         });
-        assert_eq!(
-            (records.len(), content.as_slice()),
-            (1, b"abcdef".as_slice())
-        );
+        assert_eq!((records.len(), content.as_slice()), (1, b"abcdef".as_slice()));
     }
 
     #[test]

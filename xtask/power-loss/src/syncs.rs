@@ -46,9 +46,7 @@ impl Syncs {
     pub(crate) fn cover_entries(&self, changes: &[Change], seq: u64, dirs: Dirs) -> bool {
         match dirs {
             Dirs::Lenient => seq <= self.newest,
-            Dirs::Strict => changes
-                .iter()
-                .all(|change| self.cover_data(change.dir, seq)),
+            Dirs::Strict => changes.iter().all(|change| self.cover_data(change.dir, seq)),
         }
     }
 }
@@ -65,15 +63,11 @@ pub fn compact(records: Vec<Record>) -> Vec<Record> {
     let mut kept = records;
     kept.retain(|record| {
         let keep = match &record.event {
-            Event::Write { file, .. } | Event::Resize { file, .. } => {
-                !syncs.cover_data(*file, record.seq)
-            }
+            Event::Write { file, .. } | Event::Resize { file, .. } => !syncs.cover_data(*file, record.seq),
             Event::Entries(changes) => {
                 let name = |change: &Change| (change.dir, change.name.clone());
                 let keep = !syncs.cover_entries(changes, record.seq, Dirs::Strict)
-                    || changes
-                        .iter()
-                        .any(|change| open_names.contains(&name(change)));
+                    || changes.iter().any(|change| open_names.contains(&name(change)));
                 if keep {
                     open_names.extend(changes.iter().map(name));
                 }
@@ -122,13 +116,7 @@ mod tests {
             seq: 3,
             event: Event::Outcome { of: 2, done: 0 },
         };
-        let records = vec![
-            write(1, 7),
-            write(2, 7),
-            outcome,
-            write(4, 8),
-            synced(5, 7, 1),
-        ];
+        let records = vec![write(1, 7), write(2, 7), outcome, write(4, 8), synced(5, 7, 1)];
         assert_eq!(seqs(&compact(records)), [2, 3, 4, 5]);
     }
 
@@ -143,14 +131,8 @@ mod tests {
         let rename = Event::Entries(vec![change(1, Some(9), None), change(2, None, Some(9))]);
         let create = Event::Entries(vec![change(1, None, Some(10))]);
         let records = vec![
-            Record {
-                seq: 1,
-                event: rename,
-            },
-            Record {
-                seq: 2,
-                event: create,
-            },
+            Record { seq: 1, event: rename },
+            Record { seq: 2, event: create },
             synced(3, 1, 2),
         ];
         assert_eq!(seqs(&compact(records)), [1, 2, 3]);

@@ -51,8 +51,7 @@ impl Tree {
             let entry = entry?;
             let metadata = entry.metadata()?;
             let id = metadata.ino();
-            self.entries
-                .insert((dir, entry.file_name().as_bytes().to_vec()), id);
+            self.entries.insert((dir, entry.file_name().as_bytes().to_vec()), id);
             self.places.insert(id, entry.path());
             if metadata.is_dir() {
                 self.walk(&entry.path(), id)?;
@@ -94,11 +93,7 @@ impl Tree {
 
     /// Builds the tree in the new directory `out`, with the given content for
     /// the files in `images` and the present content for all others.
-    pub(crate) fn write_out(
-        &self,
-        images: &HashMap<FileId, Vec<u8>>,
-        out: &Path,
-    ) -> Result<(), Error> {
+    pub(crate) fn write_out(&self, images: &HashMap<FileId, Vec<u8>>, out: &Path) -> Result<(), Error> {
         fs::create_dir(out)?;
         self.write_dir(self.root, images, out, &mut HashMap::new())
     }

@@ -15,12 +15,7 @@ const WRITE_BYTES_MAX: usize = 0x7fff_f000;
 
 /// Records a write of `parts` at `offset`, or where the descriptor stands, and
 /// makes it with `call`.
-fn write_with(
-    fd: c_int,
-    parts: &[&[u8]],
-    offset: Option<off_t>,
-    call: impl FnOnce() -> ssize_t,
-) -> ssize_t {
+fn write_with(fd: c_int, parts: &[&[u8]], offset: Option<off_t>, call: impl FnOnce() -> ssize_t) -> ssize_t {
     let Some(root) = file_below(fd) else {
         return call();
     };
@@ -77,12 +72,7 @@ fn saved(fd: c_int, start: u64, end: u64) -> Vec<u8> {
     let own = real::open_own(libc::AT_FDCWD, &real::proc_path(fd), libc::O_RDONLY);
     let bytes = own.and_then(|own| real::read_range(own.0, start, end - start));
     let mut bytes = bytes.unwrap_or_else(|| real::refuse("old content cannot be read"));
-    bytes.truncate(
-        bytes
-            .iter()
-            .rposition(|&byte| byte != 0)
-            .map_or(0, |last| last + 1),
-    );
+    bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
     bytes
 }
 
@@ -116,17 +106,9 @@ unsafe fn slices<'a>(parts: *const iovec, count: c_int) -> Vec<&'a [u8]> {
 
 /// # Safety
 /// As for [`slices`].
-unsafe fn pwritev_with(
-    fd: c_int,
-    parts: *const iovec,
-    count: c_int,
-    at: off_t,
-    flags: c_int,
-) -> ssize_t {
+unsafe fn pwritev_with(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t {
     // RWF_APPEND is seen in no engine, RWF_DSYNC and RWF_SYNC would be syncs.
-    if flags & (libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND) != 0
-        && file_below(fd).is_some()
-    {
+    if flags & (libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND) != 0 && file_below(fd).is_some() {
         real::refuse("pwritev2 with flags that change its meaning");
     }
     // SAFETY: by contract.
@@ -152,12 +134,7 @@ unsafe extern "C" fn write(fd: c_int, bytes: *const c_void, count: size_t) -> ss
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pwrite64(
-    fd: c_int,
-    bytes: *const c_void,
-    count: size_t,
-    at: off_t,
-) -> ssize_t {
+unsafe extern "C" fn pwrite64(fd: c_int, bytes: *const c_void, count: size_t, at: off_t) -> ssize_t {
     // SAFETY: the caller's arguments are passed on.
     let call = || unsafe { libc::syscall(libc::SYS_pwrite64, fd, bytes, count, at) as ssize_t };
     if bytes.is_null() || count > WRITE_BYTES_MAX {
@@ -201,25 +178,13 @@ unsafe extern "C" fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, at:
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pwritev2(
-    fd: c_int,
-    parts: *const iovec,
-    count: c_int,
-    at: off_t,
-    flags: c_int,
-) -> ssize_t {
+unsafe extern "C" fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t {
     // SAFETY: the caller promises valid vectors.
     unsafe { pwritev_with(fd, parts, count, at, flags) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pwritev64v2(
-    fd: c_int,
-    parts: *const iovec,
-    count: c_int,
-    at: off_t,
-    flags: c_int,
-) -> ssize_t {
+unsafe extern "C" fn pwritev64v2(fd: c_int, parts: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t {
     // SAFETY: the same function on 64-bit machines.
     unsafe { pwritev2(fd, parts, count, at, flags) }
 }

@@ -79,11 +79,7 @@ impl Log {
         let errno = real::errno();
         self.seq += 1;
         let mut line = Vec::new();
-        Record {
-            seq: self.seq,
-            event,
-        }
-        .encode(&mut line);
+        Record { seq: self.seq, event }.encode(&mut line);
         self.write(&line);
         real::set_errno(errno);
         self.seq
@@ -123,9 +119,7 @@ impl Log {
         let Some(old) = self.file.take() else { return };
         let (records, _) = Record::decode_all(&read_whole(&old));
         let mut lines = Vec::new();
-        compact(records)
-            .iter()
-            .for_each(|record| record.encode(&mut lines));
+        compact(records).iter().for_each(|record| record.encode(&mut lines));
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
         let new = real::open_own(self.folder.0, c"records.new", flags);
         // SAFETY: no memory is involved.

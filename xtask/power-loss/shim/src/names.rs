@@ -63,9 +63,7 @@ fn open_with(dir: c_int, path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     let mut log = entry.root.lock();
     match entry.stat() {
         None if flags & libc::O_CREAT != 0 => create(&mut log, &entry, call),
-        Some(found) if real::is_kind(&found, libc::S_IFLNK) => {
-            real::refuse("a symbolic link below the root")
-        }
+        Some(found) if real::is_kind(&found, libc::S_IFLNK) => real::refuse("a symbolic link below the root"),
         Some(found) if real::is_kind(&found, libc::S_IFREG) && truncates(flags) => {
             let Some(own) = real::open_own(entry.parent.0, &entry.name, libc::O_RDONLY) else {
                 return call();
@@ -87,17 +85,11 @@ fn unlink_with(dir: c_int, path: &CStr) -> c_int {
         return call();
     };
     let mut log = entry.root.lock();
-    let Some(found) = entry
-        .stat()
-        .filter(|found| real::is_kind(found, libc::S_IFREG))
-    else {
+    let Some(found) = entry.stat().filter(|found| real::is_kind(found, libc::S_IFREG)) else {
         return call();
     };
     keep(entry.root, &entry, found.st_ino);
-    log.around(
-        Event::Entries(vec![entry.change(Some(found.st_ino), None)]),
-        call,
-    )
+    log.around(Event::Entries(vec![entry.change(Some(found.st_ino), None)]), call)
 }
 
 /// Directories cannot have two names: an empty one is moved instead of removed.
@@ -109,8 +101,7 @@ fn rmdir_with(dir: c_int, path: &CStr) -> c_int {
     let mut log = entry.root.lock();
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let own = real::open_own(entry.parent.0, &entry.name, flags);
-    let Some((own, found)) = own.and_then(|own| real::fstat(own.0).map(|found| (own, found)))
-    else {
+    let Some((own, found)) = own.and_then(|own| real::fstat(own.0).map(|found| (own, found))) else {
         return call();
     };
     if !real::is_empty_dir(&own) {
@@ -119,9 +110,7 @@ fn rmdir_with(dir: c_int, path: &CStr) -> c_int {
     let to = kept_name(found.st_ino);
     let event = Event::Entries(vec![entry.change(Some(found.st_ino), None)]);
     let kept = (entry.root.kept.0, to.as_c_str());
-    log.around(event, || {
-        real::renameat((entry.parent.0, &entry.name), kept, 0)
-    })
+    log.around(event, || real::renameat((entry.parent.0, &entry.name), kept, 0))
 }
 
 fn mkdir_with(dir: c_int, path: &CStr, mode: mode_t) -> c_int {
@@ -173,10 +162,7 @@ fn rename_with(from: (c_int, &CStr), to: (c_int, &CStr), flags: c_uint) -> c_int
         None => {}
     }
     let replaced = replaced.map(|found| found.st_ino);
-    let changes = vec![
-        source.change(Some(id), None),
-        target.change(replaced, Some(id)),
-    ];
+    let changes = vec![source.change(Some(id), None), target.change(replaced, Some(id))];
     log.around(Event::Entries(changes), call)
 }
 
@@ -194,12 +180,7 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn openat64(
-    dir: c_int,
-    path: *const c_char,
-    flags: c_int,
-    mode: mode_t,
-) -> c_int {
+unsafe extern "C" fn openat64(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: as above.
     open_with(dir, unsafe { c_str(path) }, flags, mode)
 }
@@ -286,12 +267,7 @@ unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn renameat(
-    from_dir: c_int,
-    from: *const c_char,
-    to_dir: c_int,
-    to: *const c_char,
-) -> c_int {
+unsafe extern "C" fn renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int {
     // SAFETY: as above.
     let (from, to) = unsafe { (c_str(from), c_str(to)) };
     rename_with((from_dir, from), (to_dir, to), 0)

@@ -156,11 +156,7 @@ impl Entry {
     }
 
     /// The change from one meaning of the name to another.
-    pub(crate) fn change(
-        &self,
-        before: Option<u64>,
-        after: Option<u64>,
-    ) -> everstep_power_loss::Change {
+    pub(crate) fn change(&self, before: Option<u64>, after: Option<u64>) -> everstep_power_loss::Change {
         let name = self.name.as_bytes().to_vec();
         everstep_power_loss::Change {
             dir: self.dir,

@@ -47,10 +47,7 @@ pub(crate) fn fstat(fd: c_int) -> Option<stat> {
 pub(crate) fn fstatat(dir: c_int, path: &CStr, flags: c_int) -> Option<stat> {
     let mut found = MaybeUninit::uninit();
     // SAFETY: as above, and the path is a C string.
-    unsafe {
-        (libc::fstatat(dir, path.as_ptr(), found.as_mut_ptr(), flags) == 0)
-            .then(|| found.assume_init())
-    }
+    unsafe { (libc::fstatat(dir, path.as_ptr(), found.as_mut_ptr(), flags) == 0).then(|| found.assume_init()) }
 }
 
 pub(crate) fn is_kind(found: &stat, kind: mode_t) -> bool {
@@ -129,8 +126,7 @@ pub(crate) fn is_empty_dir(dir: &Fd) -> bool {
     let mut buffer = [0_u8; 4096];
     let room: size_t = buffer.len();
     // SAFETY: the buffer is valid for `room` bytes.
-    let filled: c_long =
-        unsafe { libc::syscall(libc::SYS_getdents64, dir.0, buffer.as_mut_ptr(), room) };
+    let filled: c_long = unsafe { libc::syscall(libc::SYS_getdents64, dir.0, buffer.as_mut_ptr(), room) };
     let Ok(filled) = usize::try_from(filled) else {
         return false;
     };

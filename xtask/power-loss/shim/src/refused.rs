@@ -74,8 +74,7 @@ unsafe extern "C" fn mmap64(
         real::refuse("a file below the root is mapped for writing");
     }
     // SAFETY: the caller's arguments are passed on.
-    let mapped =
-        unsafe { libc::syscall(libc::SYS_mmap, address, length, protection, flags, fd, at) };
+    let mapped = unsafe { libc::syscall(libc::SYS_mmap, address, length, protection, flags, fd, at) };
     mapped as *mut c_void
 }
 

@@ -44,10 +44,7 @@ fn an_unsynced_append_is_sometimes_kept_sometimes_torn_sometimes_lost() {
         total.undone += report.undone;
         lengths.insert(bytes.len());
     });
-    assert!(
-        total.kept > 0 && total.torn > 0 && total.undone > 0,
-        "{total:?}"
-    );
+    assert!(total.kept > 0 && total.torn > 0 && total.undone > 0, "{total:?}");
     assert!(lengths.len() > 3, "{lengths:?}");
 }
 
@@ -93,8 +90,7 @@ fn lost_overwrites_bring_back_the_synced_bytes() {
         let bytes = fs::read(out.join("page")).expect("the page");
         assert_eq!(bytes.len(), 8192, "seed {seed}");
         for (at, (&byte, &synced)) in bytes.iter().zip(&durable).enumerate() {
-            let new = (byte == b'd' && (1000..5000).contains(&at))
-                || (byte == b'e' && (2048..3072).contains(&at));
+            let new = (byte == b'd' && (1000..5000).contains(&at)) || (byte == b'e' && (2048..3072).contains(&at));
             assert!(byte == synced || new, "seed {seed}, byte {at} is {byte}");
         }
         if report.undone == 2 {
@@ -147,16 +143,10 @@ fn copy(root: &Path) {
 #[test]
 fn a_copied_file_is_as_unsynced_as_a_written_one() {
     let stage = Stage::after("copy");
-    assert_eq!(
-        fs::read(stage.root().join("to")).expect("the copy"),
-        [b'a'; 100_000]
-    );
+    assert_eq!(fs::read(stage.root().join("to")).expect("the copy"), [b'a'; 100_000]);
     let mut incomplete = 0;
     stage.cuts(Dirs::Strict, 30, |_, _, out| {
-        assert_eq!(
-            fs::read(out.join("from")).expect("the source"),
-            [b'a'; 100_000]
-        );
+        assert_eq!(fs::read(out.join("from")).expect("the source"), [b'a'; 100_000]);
         incomplete += usize::from(fs::read(out.join("to")).expect("the copy") != [b'a'; 100_000]);
     });
     assert!(incomplete > 0);

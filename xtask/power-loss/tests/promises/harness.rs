@@ -38,8 +38,7 @@ impl Stage {
     }
 
     pub(crate) fn new() -> Self {
-        let home =
-            tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+        let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
         let rig = Rig::new(&home.path().join("root"), &home.path().join("journal")).expect("a rig");
         Self { home, rig }
     }
@@ -54,10 +53,7 @@ impl Stage {
             .expect("the shim")
             .output()
             .expect("a child");
-        assert!(
-            !output.status.success(),
-            "the child that played {role} went on"
-        );
+        assert!(!output.status.success(), "the child that played {role} went on");
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
@@ -70,12 +66,7 @@ impl Stage {
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut child = self
-            .rig
-            .wrap(&mut command)
-            .expect("the shim")
-            .spawn()
-            .expect("a child");
+        let mut child = self.rig.wrap(&mut command).expect("the shim").spawn().expect("a child");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let mut lines = lines
             .map(|line| line.expect("text"))
@@ -84,10 +75,7 @@ impl Stage {
         child.kill().expect("still there");
         child.wait().expect("gone");
         said.extend(lines);
-        assert!(
-            said.len() >= count,
-            "the child that played {role} died early"
-        );
+        assert!(said.len() >= count, "the child that played {role} died early");
         said
     }
 
@@ -123,7 +111,5 @@ pub(crate) fn synced(path: &Path, content: &[u8]) -> fs::File {
 
 /// Syncs a directory.
 pub(crate) fn sync_dir(path: &Path) {
-    fs::File::open(path)
-        .and_then(|dir| dir.sync_all())
-        .expect("sync");
+    fs::File::open(path).and_then(|dir| dir.sync_all()).expect("sync");
 }

@@ -99,8 +99,7 @@ fn threads(root: &Path) {
             let file = &file;
             scope.spawn(move || {
                 for slot in (thread..).step_by(4) {
-                    file.write_all_at(&record(slot), slot * SLOT_BYTES)
-                        .expect("write");
+                    file.write_all_at(&record(slot), slot * SLOT_BYTES).expect("write");
                     file.sync_data().expect("sync");
                     say(&format!("slot {slot}"));
                 }
@@ -114,10 +113,7 @@ fn no_thread_loses_what_its_sync_has_confirmed() {
     for _ in 0..3 {
         let stage = Stage::new();
         let said = stage.play("threads", 200, "slot ");
-        let slots: Vec<u64> = said
-            .iter()
-            .filter_map(|line| line[5..].parse().ok())
-            .collect();
+        let slots: Vec<u64> = said.iter().filter_map(|line| line[5..].parse().ok()).collect();
         stage.cuts(Dirs::Lenient, 10, |seed, _, out| {
             let bytes = fs::read(out.join("slots")).expect("the slots");
             for &slot in &slots {
@@ -136,9 +132,9 @@ fn a_sync_covers_only_what_came_before_it() {
     let stage = Stage::new();
     stage.play("threads", 200, "slot ");
     let records = stage.records();
-    let overtaken = records.iter().filter(
-        |record| matches!(record.event, Event::Synced { upto, .. } if upto + 1 < record.seq),
-    );
+    let overtaken = records
+        .iter()
+        .filter(|record| matches!(record.event, Event::Synced { upto, .. } if upto + 1 < record.seq));
     assert!(overtaken.count() > 0);
 }
 

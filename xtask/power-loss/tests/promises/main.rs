@@ -13,10 +13,7 @@ mod refusals;
 /// Not a test of its own: the body of every child.
 #[test]
 fn child_role() {
-    let (Ok(role), Ok(root)) = (
-        std::env::var(harness::ROLE),
-        std::env::var("POWER_LOSS_ROOT"),
-    ) else {
+    let (Ok(role), Ok(root)) = (std::env::var(harness::ROLE), std::env::var("POWER_LOSS_ROOT")) else {
         return;
     };
     let root = std::path::Path::new(&root);
@@ -28,10 +25,7 @@ fn child_role() {
         refusals::ROLES,
     ]
     .concat();
-    let (_, play) = roles
-        .iter()
-        .find(|(name, _)| *name == role)
-        .expect("a known role");
+    let (_, play) = roles.iter().find(|(name, _)| *name == role).expect("a known role");
     play(root);
     harness::say("ready");
     // Until the parent kills this process or hangs up.

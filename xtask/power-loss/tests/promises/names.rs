@@ -53,20 +53,14 @@ fn a_rename_without_a_sync_may_be_lost_and_then_both_files_are_back() {
         contents(&stage, Dirs::Strict, "current"),
         BTreeSet::from([some(b"old")])
     );
-    assert_eq!(
-        contents(&stage, Dirs::Strict, "next"),
-        BTreeSet::from([some(b"new")])
-    );
+    assert_eq!(contents(&stage, Dirs::Strict, "next"), BTreeSet::from([some(b"new")]));
 }
 
 #[test]
 fn a_rename_with_a_sync_of_the_directory_stays() {
     let stage = Stage::after("replace and sync");
     for dirs in [Dirs::Lenient, Dirs::Strict] {
-        assert_eq!(
-            contents(&stage, dirs, "current"),
-            BTreeSet::from([some(b"new")])
-        );
+        assert_eq!(contents(&stage, dirs, "current"), BTreeSet::from([some(b"new")]));
         assert_eq!(contents(&stage, dirs, "next"), BTreeSet::from([None]));
     }
 }
@@ -131,14 +125,8 @@ fn a_lost_rename_of_a_folder_moves_its_files_back() {
         contents(&stage, Dirs::Strict, "a/file"),
         BTreeSet::from([some(b"content")])
     );
-    assert_eq!(
-        contents(&stage, Dirs::Strict, "b/file"),
-        BTreeSet::from([None])
-    );
-    assert_eq!(
-        contents(&stage, Dirs::Strict, "twin"),
-        BTreeSet::from([None])
-    );
+    assert_eq!(contents(&stage, Dirs::Strict, "b/file"), BTreeSet::from([None]));
+    assert_eq!(contents(&stage, Dirs::Strict, "twin"), BTreeSet::from([None]));
     let twins = contents(&stage, Dirs::Lenient, "twin");
     assert_eq!(twins, BTreeSet::from([None, some(b"content")]));
 }
