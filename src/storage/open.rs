@@ -20,7 +20,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::ids::Shard;
 use crate::limits::SHARDS_MAX;
 use crate::storage::batch::Batch;
-use crate::storage::directory::Directory;
+use crate::storage::directory::{self, Directory};
 use crate::storage::engine::{Engine, Group, Lease, Owner, Position, ReadError};
 use crate::storage::engines;
 use crate::storage::error::{Error, Result};
@@ -133,6 +133,9 @@ impl OpenOptions {
         directory.holds_only(name)?;
         let marks = self.marks(&directory, name)?;
         let engine = open_or_begin_again(&directory.engine(name), marks.as_deref(), open)?;
+        if !began(marks.as_deref()) {
+            directory::sync_tree(&directory.engine(name))?;
+        }
         let leases = self.take_over(&*engine, Some(marks.as_deref()))?;
         let marks: Vec<_> = leases
             .iter()
@@ -256,15 +259,19 @@ fn open_or_begin_again(
     marks: Option<&[Mark]>,
     open: impl Fn(&Path) -> Result<Arc<dyn Engine>, ReadError>,
 ) -> Result<Arc<dyn Engine>> {
-    let began = marks.is_none_or(|marks| marks.iter().any(|mark| mark.position.sequence > 0));
     match open(path) {
-        Err(error) if !began => {
+        Err(error) if !began(marks) && path.exists() => {
             tracing::warn!(%error, "the making of the store was cut short; it is made anew");
             std::fs::remove_dir_all(path).map_err(Error::io("remove", path))?;
             Ok(open(path)?)
         }
         opened => Ok(opened?),
     }
+}
+
+/// Whether the store was ever open. An unreadable watermark can't tell, so the answer is the careful one.
+fn began(marks: Option<&[Mark]>) -> bool {
+    marks.is_none_or(|marks| marks.iter().any(|mark| mark.position.sequence > 0))
 }
 
 fn stored_position(engine: &dyn Engine, shard: Shard) -> Result<Position> {
