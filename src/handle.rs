@@ -1,15 +1,18 @@
 //! What callers hold.
 
+mod error;
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::actor::Shared;
 use crate::engine::{Message, Workflow};
-use crate::error::{Error, Result};
 use crate::ids::{InstanceId, MessageId};
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{self, Failure, Output, State, Status};
 use crate::storage::{self, Commit, Refusal};
+
+pub use error::{Error, Result};
 
 /// One instance of a workflow, as its callers see it. Cheap to clone.
 pub struct Handle<W> {

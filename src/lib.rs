@@ -2,7 +2,6 @@
 mod actor;
 pub mod clock;
 mod engine;
-mod error;
 mod handle;
 mod ids;
 pub mod limits;
@@ -11,11 +10,11 @@ mod runtime;
 mod scheduler;
 mod spawn;
 pub mod storage;
-mod watch;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use engine::{Ctx, Message, Receive, Sleep, Step, StepFailed, Workflow, WorkflowError};
-pub use error::{Error, Result};
 pub use everstep_macros::Message;
-pub use handle::{Handle, Sent};
+pub use handle::{Error, Handle, Result, Sent};
 pub use ids::{InstanceId, InvalidId, MessageId, Shard};
 pub use runtime::{Builder, Runtime};

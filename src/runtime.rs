@@ -3,18 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::actor::{Directory, Shared};
+use crate::actor::{Changes, Directory, Shared};
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Definition, Workflow};
-use crate::error::{Error, Result};
-use crate::handle::Handle;
+use crate::handle::{Error, Handle, Result};
 use crate::ids::InstanceId;
 use crate::scheduler::Alarms;
 use crate::spawn;
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{Input, Origin, Runnable, State, Status};
 use crate::storage::{self, Commit, Condition, OpenOptions, Refusal, Store};
-use crate::watch::Changes;
 
 /// A running Everstep: workflows, and the store that their instances live in.
 #[derive(Debug)]

@@ -16,11 +16,13 @@
 //!
 //! **Architecture invariant:** a nudge carries nothing. Whoever is woken looks at the store.
 
+mod changes;
 mod directory;
 mod load;
 mod pump;
 mod signal;
 mod workflow;
 
+pub(crate) use changes::Changes;
 pub(crate) use directory::Directory;
 pub(crate) use pump::Shared;

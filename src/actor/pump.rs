@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::mpsc;
 
+use crate::actor::changes::Changes;
 use crate::actor::directory::Directory;
 use crate::actor::load;
 use crate::actor::signal::Signal;
@@ -16,7 +17,6 @@ use crate::scheduler::Alarms;
 use crate::spawn;
 use crate::storage::record::StepOutcome;
 use crate::storage::{Activation, Condition, Error, Namespace, Store};
-use crate::watch::Changes;
 
 /// What all pumps share.
 #[derive(Debug)]

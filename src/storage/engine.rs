@@ -8,14 +8,13 @@
 //! **Calls block.** A commit is called by the committer thread and by nobody else; reads are short, and an engine
 //! behind a network is read from threads that may wait.
 
-use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use crate::ids::Shard;
 use crate::storage::batch::{Batch, Operation};
 
 /// Ordered, durable bytes.
-pub trait Engine: Debug + Send + Sync + 'static {
+pub trait Engine: Send + Sync + 'static {
     /// What this engine can take. Asked once; the answer does not change.
     fn limits(&self) -> EngineLimits;
 

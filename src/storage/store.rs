@@ -21,12 +21,11 @@ use crate::storage::watermark::Watermark;
 ///
 /// [`Store::close`] waits until everything that was handed over is durable. Dropping the last clone does the same
 /// without waiting for callers that still hold a [`Pending`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     engine: Arc<dyn Engine>,
     leases: Vec<Lease>,
@@ -212,6 +211,14 @@ impl Store {
 
     fn committer(&self) -> Result<&Committer> {
         self.inner.committer.handle.as_ref().ok_or(Error::Closed)
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("leases", &self.inner.leases)
+            .finish_non_exhaustive()
     }
 }
 

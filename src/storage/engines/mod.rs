@@ -5,8 +5,11 @@
 //!
 //! Read in this order: `memory` is the shortest complete engine; `net` turns the operations of a group into what
 //! they come to; `preimage` gives snapshots to engines that have none; `fjall` is what a plain path opens; `sled` is
-//! what it takes to make a store on disk keep its promises.
+//! what it takes to make a store on disk keep its promises. `faulty` wraps any of them and fails on command (feature
+//! `testing`).
 
+#[cfg(feature = "testing")]
+pub mod faulty;
 #[cfg(feature = "fjall")]
 mod fjall;
 mod memory;

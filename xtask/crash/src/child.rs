@@ -9,7 +9,9 @@ use everstep::storage::{OpenOptions, Store};
 use crate::workload::{WRITERS, Writer};
 
 pub(crate) fn run(url: &str) -> Result<(), String> {
-    let store = OpenOptions::new().open(url).map_err(|error| format!("{} {error}", error.code()))?;
+    let store = OpenOptions::new()
+        .open(url)
+        .map_err(|error| format!("{} {error}", error.code()))?;
     say("open");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -32,14 +34,19 @@ async fn write(store: Store, number: u64) -> Result<(), String> {
     let revision = {
         let snapshot = store.snapshot(namespace.shard()).map_err(|error| error.to_string())?;
         let state = namespace.get::<State>(&*snapshot, &Local::Meta(Meta::State));
-        state.map_err(|error| error.to_string())?.map_or(0, |state| state.revision)
+        state
+            .map_err(|error| error.to_string())?
+            .map_or(0, |state| state.revision)
     };
     while writer.revision < revision {
         writer.advance();
     }
     loop {
         let commit = writer.commit(&namespace);
-        store.commit(commit).await.map_err(|error| format!("{} {error}", error.code()))?;
+        store
+            .commit(commit)
+            .await
+            .map_err(|error| format!("{} {error}", error.code()))?;
         say(&format!("{number} {}", writer.revision));
     }
 }

@@ -7,7 +7,11 @@
 //!
 //! To read: `workload` (what a writer commits, and what its rows must then be), `child`, `parent`.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks to its caller")]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool talks to its caller"
+)]
 
 mod chance;
 mod child;

@@ -45,7 +45,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         options.cycles, options.engine, seen.acknowledged, seen.beyond, seen.killed_while_opening
     );
     if options.power_loss {
-        println!("unsynced writes: {} kept, {} undone, {} torn", seen.kept, seen.undone, seen.torn);
+        println!(
+            "unsynced writes: {} kept, {} undone, {} torn",
+            seen.kept, seen.undone, seen.torn
+        );
     }
     Ok(())
 }
@@ -68,7 +71,11 @@ impl<'a> Crash<'a> {
             None
         };
         let store: PathBuf = root.join("store");
-        Ok(Self { options, url: format!("{}:{}", options.engine, store.display()), rig })
+        Ok(Self {
+            options,
+            url: format!("{}:{}", options.engine, store.display()),
+            rig,
+        })
     }
 
     fn cycles(&self, seed: u64) -> Result<Seen, String> {
@@ -76,7 +83,8 @@ impl<'a> Crash<'a> {
         let mut writers: Vec<_> = (0..WRITERS).map(Writer::new).collect();
         let mut seen = Seen::default();
         for cycle in 1..=self.options.cycles {
-            self.cycle(&mut chance, &mut writers, &mut seen).map_err(|error| format!("cycle {cycle}: {error}"))?;
+            self.cycle(&mut chance, &mut writers, &mut seen)
+                .map_err(|error| format!("cycle {cycle}: {error}"))?;
             if cycle % 10 == 0 {
                 println!("cycle {cycle}: {} acknowledged so far", seen.acknowledged);
             }
@@ -106,7 +114,9 @@ impl<'a> Crash<'a> {
             seen.undone += report.undone as u64;
             seen.torn += report.torn as u64;
         }
-        let store = OpenOptions::new().open(&self.url).map_err(|error| format!("{} {error}", error.code()))?;
+        let store = OpenOptions::new()
+            .open(&self.url)
+            .map_err(|error| format!("{} {error}", error.code()))?;
         for (writer, acknowledged) in writers.iter_mut().zip(acknowledged) {
             seen.acknowledged += acknowledged - writer.revision;
             settle(&store, writer, acknowledged, seen)?;
@@ -117,7 +127,9 @@ impl<'a> Crash<'a> {
     fn spawn(&self) -> Result<(Child, Receiver<String>), String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
-        command.args(["--engine", &self.options.engine, "--child", &self.url]).stdout(Stdio::piped());
+        command
+            .args(["--engine", &self.options.engine, "--child", &self.url])
+            .stdout(Stdio::piped());
         if let Some(rig) = &self.rig {
             rig.wrap(&mut command).map_err(|error| error.to_string())?;
         }
@@ -182,9 +194,9 @@ fn note(line: &str, opened: &mut bool, acknowledged: &mut [u64]) {
         *opened = true;
         return;
     }
-    let numbers = line.split_once(' ').and_then(|(writer, revision)| {
-        Some((writer.parse::<usize>().ok()?, revision.parse::<u64>().ok()?))
-    });
+    let numbers = line
+        .split_once(' ')
+        .and_then(|(writer, revision)| Some((writer.parse::<usize>().ok()?, revision.parse::<u64>().ok()?)));
     if let Some((writer, revision)) = numbers {
         acknowledged[writer] = acknowledged[writer].max(revision);
     }
@@ -195,9 +207,13 @@ fn settle(store: &Store, writer: &mut Writer, acknowledged: u64, seen: &mut Seen
     let namespace = writer.namespace(store);
     let snapshot = store.snapshot(namespace.shard()).map_err(|error| error.to_string())?;
     let state = namespace.get::<State>(&*snapshot, &Local::Meta(Meta::State));
-    let found = state.map_err(|error| error.to_string())?.map_or(0, |state| state.revision);
+    let found = state
+        .map_err(|error| error.to_string())?
+        .map_or(0, |state| state.revision);
     if found != acknowledged && found != acknowledged + 1 {
-        return Err(format!("revision {acknowledged} was acknowledged, the store has {found}"));
+        return Err(format!(
+            "revision {acknowledged} was acknowledged, the store has {found}"
+        ));
     }
     seen.beyond += found - acknowledged;
     while writer.revision < found {
@@ -208,5 +224,7 @@ fn settle(store: &Store, writer: &mut Writer, acknowledged: u64, seen: &mut Seen
 
 #[expect(clippy::disallowed_methods, reason = "a tool, not the runtime")]
 fn seed_of_the_moment() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64)
 }

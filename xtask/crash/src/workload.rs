@@ -9,9 +9,7 @@ use std::collections::BTreeMap;
 use everstep::location::{Location, Segment};
 use everstep::storage::key::{Arrival, Local, Meta};
 use everstep::storage::payload::{KeyId, Payload};
-use everstep::storage::record::{
-    Entry, EntryKind, Input, Message, Origin, Runnable, State, Status, StepOutcome,
-};
+use everstep::storage::record::{Entry, EntryKind, Input, Message, Origin, Runnable, State, Status, StepOutcome};
 use everstep::storage::{Commit, Condition, Namespace, Store};
 use everstep::{InstanceId, MessageId};
 
@@ -42,7 +40,13 @@ pub(crate) struct Writer {
 impl Writer {
     /// Before its first revision.
     pub(crate) fn new(number: u64) -> Self {
-        Self { number, revision: 0, entries: BTreeMap::new(), inbox: None, alarm_at_ms: None }
+        Self {
+            number,
+            revision: 0,
+            entries: BTreeMap::new(),
+            inbox: None,
+            alarm_at_ms: None,
+        }
     }
 
     pub(crate) fn namespace(&self, store: &Store) -> Namespace {
@@ -83,7 +87,11 @@ impl Writer {
             commit.delete_below(namespace, &Location::root());
         } else if self.revision > 1 {
             let location = location(self.slot());
-            commit.set(namespace, &Local::History(Cow::Borrowed(&location)), &self.entry(self.revision));
+            commit.set(
+                namespace,
+                &Local::History(Cow::Borrowed(&location)),
+                &self.entry(self.revision),
+            );
         }
         if self.inbox != before.inbox {
             if let Some(old) = before.inbox {
@@ -121,7 +129,12 @@ impl Writer {
         if wrong.is_empty() {
             return Ok(());
         }
-        Err(format!("writer {} at revision {}: {}", self.number, self.revision, wrong.join(", ")))
+        Err(format!(
+            "writer {} at revision {}: {}",
+            self.number,
+            self.revision,
+            wrong.join(", ")
+        ))
     }
 
     fn rows(&self) -> BTreeMap<String, String> {
@@ -134,7 +147,10 @@ impl Writer {
         put(Local::Meta(Meta::Input), format!("{:?}", Input(self.payload(1))));
         put(Local::Meta(Meta::State), format!("{:?}", self.state()));
         for (slot, revision) in &self.entries {
-            put(Local::History(Cow::Owned(location(*slot))), format!("{:?}", self.entry(*revision)));
+            put(
+                Local::History(Cow::Owned(location(*slot))),
+                format!("{:?}", self.entry(*revision)),
+            );
         }
         if let Some(revision) = self.inbox {
             put(Local::Inbox(arrival(revision)), format!("{:?}", self.message(revision)));
@@ -160,7 +176,11 @@ impl Writer {
 
     fn entry(&self, revision: u64) -> Entry {
         let outcome = StepOutcome::Completed(self.payload(revision));
-        Entry { id: revision, order: Some(revision - 1), kind: EntryKind::Step(Some(outcome)) }
+        Entry {
+            id: revision,
+            order: Some(revision - 1),
+            kind: EntryKind::Step(Some(outcome)),
+        }
     }
 
     fn message(&self, revision: u64) -> Message {
@@ -182,18 +202,30 @@ impl Writer {
             _ => 50 + chance.below(500),
         };
         let words = (0..length.div_ceil(8)).flat_map(|_| chance.next().to_le_bytes());
-        Payload { key_id: KeyId::PLAIN, bytes: words.collect() }
+        Payload {
+            key_id: KeyId::PLAIN,
+            bytes: words.collect(),
+        }
     }
 }
 
 fn origin() -> Origin {
-    Origin { workflow: "crash".into(), version: 1, created_at_ms: 1 }
+    Origin {
+        workflow: "crash".into(),
+        version: 1,
+        created_at_ms: 1,
+    }
 }
 
 fn location(slot: u32) -> Location {
-    Location::root().child(Segment::Name(slot)).expect("one segment is not too deep")
+    Location::root()
+        .child(Segment::Name(slot))
+        .expect("one segment is not too deep")
 }
 
 fn arrival(revision: u64) -> Arrival {
-    Arrival { epoch: 1, number: revision }
+    Arrival {
+        epoch: 1,
+        number: revision,
+    }
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::ids::Shard;
 use crate::storage::batch::Batch;
 use crate::storage::engine::{Engine, Owner};
-use crate::storage::engines::memory::Memory;
+use crate::storage::engines::Memory;
 use crate::storage::engines::model::{Rows, Writer, rows};
 
 /// Keys that the writer rewrites; more than one page.
