@@ -4,6 +4,12 @@
 //! The test starts itself as a child process that runs the workflow and reports every milestone on its standard
 //! output; the parent kills it at the milestone under test and opens the same directory again with the next child.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test says what it expects by unwrapping it"
+)]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

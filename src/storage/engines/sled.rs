@@ -140,7 +140,7 @@ impl Sled {
     /// Half a commit is not shown to anybody.
     fn check_whole(&self) -> Result<(), ReadError> {
         if self.torn.load(Ordering::Acquire) {
-            let reason = "a commit failed in the middle; restart to see the store without it";
+            let reason = "a commit failed in the middle; restart to see what became of it";
             return Err(ReadError::Unavailable(io::Error::other(reason)));
         }
         Ok(())

@@ -12,7 +12,7 @@ fn filled(engine: &std::sync::Arc<dyn Engine>) -> Result<Writer, String> {
     writer.commit(|batch| {
         ["a", "b", "c", "d"]
             .iter()
-            .for_each(|end| batch.set(&key(end), b"before"))
+            .for_each(|end| batch.set(&key(end), b"before"));
     })?;
     Ok(writer)
 }

@@ -13,7 +13,7 @@ pub(super) fn later_commits_do_not_show(subject: &dyn Subject) -> Verdict {
     writer.commit(|batch| {
         ["a", "b", "c", "d"]
             .iter()
-            .for_each(|end| batch.set(&key(end), b"before"))
+            .for_each(|end| batch.set(&key(end), b"before"));
     })?;
     let before = rows(engine.as_ref(), SHARD)?;
     let view = snapshot(engine.as_ref(), SHARD)?;

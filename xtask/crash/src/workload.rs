@@ -57,15 +57,15 @@ impl Writer {
     /// Goes to the next revision without building its commit.
     pub(crate) fn advance(&mut self) {
         self.revision += 1;
-        if self.revision % SWEEP_EVERY == 0 {
+        if self.revision.is_multiple_of(SWEEP_EVERY) {
             self.entries.clear();
         } else if self.revision > 1 {
             self.entries.insert(self.slot(), self.revision);
         }
-        if self.revision % 7 == 0 {
+        if self.revision.is_multiple_of(7) {
             self.inbox = Some(self.revision);
         }
-        self.alarm_at_ms = (self.revision % 3 == 0).then_some(1_000_000 + self.revision);
+        self.alarm_at_ms = self.revision.is_multiple_of(3).then_some(1_000_000 + self.revision);
     }
 
     /// Goes to the next revision; the commit is what brings the store there.
@@ -83,7 +83,7 @@ impl Writer {
         } else {
             commit.require(Condition::Revision(namespace.instance().clone(), before.revision));
         }
-        if self.revision % SWEEP_EVERY == 0 {
+        if self.revision.is_multiple_of(SWEEP_EVERY) {
             commit.delete_below(namespace, &Location::root());
         } else if self.revision > 1 {
             let location = location(self.slot());

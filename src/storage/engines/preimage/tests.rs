@@ -86,23 +86,45 @@ fn whole(snapshot: &dyn Snapshot) {
     }
 }
 
+/// Tells the readers to stop, also when the writer fails: a test that fails has to end.
+#[derive(Default)]
+pub(in crate::storage::engines) struct Done(AtomicBool);
+
+pub(in crate::storage::engines) struct Finish<'a>(&'a Done);
+
+impl Done {
+    pub(in crate::storage::engines) fn at_the_end(&self) -> Finish<'_> {
+        Finish(self)
+    }
+
+    pub(in crate::storage::engines) fn is_done(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Readers take snapshots and read them while the writer goes through its rounds.
 pub(in crate::storage::engines) fn every_snapshot_is_one_round(engine: &Arc<impl Engine>, rounds: u32) {
     let mut writer = Writer::sharing(Arc::clone(engine), Owner(1));
     writer.commit(&[batch_of(0)]).unwrap();
-    let done = AtomicBool::new(false);
+    let done = Done::default();
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
+                while !done.is_done() {
                     whole(engine.snapshot(Shard(0)).unwrap().as_ref());
                 }
             });
         }
+        let _finish = done.at_the_end();
         for round in 1..=rounds {
             writer.commit(&[batch_of(round)]).unwrap();
         }
-        done.store(true, Ordering::Relaxed);
     });
     let last = engine.snapshot(Shard(0)).unwrap();
     assert_eq!(rounds, round_of(last.as_ref()));

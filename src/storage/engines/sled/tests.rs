@@ -228,11 +228,11 @@ fn a_chunked_value_is_never_seen_torn() {
         _ => vec![round as u8; 200_000],
     };
     writer.set(b"key", &value(0)).unwrap();
-    let round = AtomicU32::new(0);
+    let done = preimage::tests::Done::default();
     let engine = Arc::clone(&writer.engine);
     thread::scope(|scope| {
         scope.spawn(|| {
-            while round.load(Ordering::Relaxed) < 80 {
+            while !done.is_done() {
                 let snapshot = engine.snapshot(SHARD).unwrap();
                 let first = snapshot.get(b"key").unwrap().unwrap();
                 for _ in 0..5 {
@@ -253,9 +253,9 @@ fn a_chunked_value_is_never_seen_torn() {
                 assert!((0..3).any(|kind| first == vec![first[0]; value(kind).len()]));
             }
         });
-        for next in 1..=80 {
-            writer.set(b"key", &value(next)).unwrap();
-            round.store(next, Ordering::Relaxed);
+        let _finish = done.at_the_end();
+        for round in 1..=80 {
+            writer.set(b"key", &value(round)).unwrap();
         }
     });
 }
@@ -355,15 +355,17 @@ fn nothing_is_shown_before_it_is_durable() {
         ] {
             let sender = sender.clone();
             scope.spawn(move || {
+                sender.send("reads").unwrap();
                 read(reader);
-                sender.send(()).unwrap();
+                sender.send("has read").unwrap();
             });
         }
+        (0..2).for_each(|_| assert_eq!(receiver.recv().unwrap(), "reads"));
         // A reader that did not wait would be done long before a thread has yielded this often.
-        (0..1000).for_each(|_| thread::yield_now());
+        (0..10_000).for_each(|_| thread::yield_now());
         assert!(receiver.try_recv().is_err(), "a read did not wait for the commit");
         drop(commit);
-        (0..2).for_each(|_| receiver.recv().unwrap());
+        (0..2).for_each(|_| assert_eq!(receiver.recv().unwrap(), "has read"));
     });
 }
 
