@@ -1,4 +1,61 @@
-//! Durable workflows in one crate.
+//! Durable workflows in one crate: ordinary async functions that survive crashes, restarts and deploys.
+//!
+//! A workflow is an `async fn`. What it does to the outside world it does in *steps*, whose results are stored; when
+//! the process dies, the function is called again, and every step that was done returns what it returned before.
+//! There is no server to operate: open a directory, and it runs.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use everstep::{Ctx, Message, MessageId, Runtime, Workflow, WorkflowError};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Message, Serialize, Deserialize)]
+//! struct Approval {
+//!     by: String,
+//! }
+//!
+//! struct Order;
+//!
+//! impl Workflow for Order {
+//!     const NAME: &'static str = "order";
+//!     type Input = u32;
+//!     type Output = String;
+//!
+//!     async fn run(ctx: Ctx, amount: u32) -> Result<String, WorkflowError> {
+//!         let total: u32 = ctx.step("price", move || async move { Ok(amount * 2) }).await?;
+//!         let approval: Approval = ctx.receive("approval").await?;
+//!         ctx.sleep("cooling off", Duration::from_millis(10)).await?;
+//!         Ok(format!("{total} approved by {}", approval.by))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("data");
+//! # let path = path.to_str().ok_or("a path")?;
+//! let runtime = Runtime::builder().workflow(Order).open(path).await?;
+//! let order = runtime.start(Order, "order-1", &21).await?;
+//! order.send(MessageId::new("approval-1")?, &Approval { by: "kim".into() }).await?;
+//! assert_eq!(order.result().await?, "42 approved by kim");
+//! # Ok(()) }
+//! ```
+//!
+//! # The rooms
+//!
+//! | room | holds |
+//! |---|---|
+//! | `engine` | what a workflow's operations mean; pure |
+//! | [`storage`] | bytes that survive: keys, values, commits, the committer, the engines underneath |
+//! | `scheduler` | when: alarms |
+//! | `actor` | who: the actor of each resident instance, and the directory of them |
+//! | `runtime`, `handle` | the composition root, and what callers hold |
+//! | `testing` | the kit for proving engines (feature `testing`) |
+//!
+//! `docs/ARCHITECTURE.md` has the same map with the journeys through it.
+#![forbid(unsafe_code)]
+
 mod actor;
 pub mod clock;
 mod engine;
