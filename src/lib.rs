@@ -58,6 +58,7 @@
 
 mod actor;
 pub mod clock;
+pub mod duration;
 mod engine;
 mod handle;
 mod ids;

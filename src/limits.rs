@@ -46,3 +46,10 @@ pub const IMPORT_LINE_BYTES_MAX: usize = 2 * (VALUE_BYTES_MAX + KEY_BYTES_MAX) +
 /// Alarms that the scheduler keeps in memory. The rest stay on disk until the window has moved on, so the number of
 /// sleeping instances does not show in memory.
 pub const ALARM_WINDOW_MAX: usize = 4 * 1024;
+
+/// The longest wait (`ES0104`): a hundred years. Whatever is longer is a mistake, and a wake time beyond it could
+/// overflow.
+pub const DURATION_MAX: std::time::Duration = std::time::Duration::from_secs(100 * 366 * 24 * 60 * 60);
+
+/// Failed attempts of a step whose details are kept; older ones only count.
+pub const ATTEMPTS_KEPT_MAX: usize = 16;

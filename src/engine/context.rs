@@ -1,111 +1,48 @@
-//! What a workflow function holds: its way to ask for things.
+//! What a workflow function holds: its way to ask for things. Each verb has a file of its own under `verbs`.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::fmt;
+use std::marker::PhantomData;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-use crate::engine::error::WorkflowError;
-use crate::engine::journal::{Journal, Outcome, Request};
-use crate::engine::message::Message;
-use crate::engine::receive::Receive;
-use crate::engine::sleep::Sleep;
-use crate::engine::step::Step;
-use crate::location::{Location, TooDeep};
-use crate::storage::payload::Codecs;
+use crate::engine::scope::Scope;
+use crate::ids::InstanceId;
 
 /// The context of a running workflow. Everything durable goes through it.
-#[derive(Clone)]
-pub struct Ctx {
-    journal: Arc<Mutex<Journal>>,
-    codecs: Codecs,
+///
+/// It is cheap to clone, and belongs to the function that was called with it: used in a step or in another task it
+/// answers with an error.
+pub struct Ctx<W> {
+    scope: Scope,
+    workflow: PhantomData<fn() -> W>,
 }
 
-impl Ctx {
-    pub(crate) fn new(journal: Arc<Mutex<Journal>>, codecs: Codecs) -> Self {
-        Self { journal, codecs }
+impl<W> Ctx<W> {
+    pub(crate) fn new(scope: Scope) -> Self {
+        Self { scope, workflow: PhantomData }
     }
 
-    /// Does a unit of work, once: its result is stored, and replay returns the stored result.
-    pub fn step<T, F, Work>(&self, name: &str, work: F) -> Step<T>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-        F: FnOnce() -> Work + Send + 'static,
-        Work: Future<Output = Result<T, WorkflowError>> + Send + 'static,
-    {
-        Step::new(self.clone(), name, work)
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
     }
 
-    /// Sleeps, without costing anything while it does, across restarts.
-    pub fn sleep(&self, name: &str, duration: Duration) -> Sleep {
-        Sleep::new(self.clone(), name, duration)
+    /// The id of this instance.
+    pub fn id(&self) -> &InstanceId {
+        &self.scope.facts().instance
     }
 
-    /// Waits for the next message of a type and takes it.
-    pub fn receive<M: Message>(&self, name: &str) -> Receive<M> {
-        Receive::new(self.clone(), name)
-    }
-
-    pub(crate) fn codecs(&self) -> Codecs {
-        self.codecs.clone()
-    }
-
-    fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Which run of the instance this is, from one.
+    pub fn run_number(&self) -> u32 {
+        self.scope.facts().run
     }
 }
 
-impl std::fmt::Debug for Ctx {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ctx").finish_non_exhaustive()
+impl<W> Clone for Ctx<W> {
+    fn clone(&self) -> Self {
+        Self::new(self.scope.clone())
     }
 }
 
-/// One operation: asks when it is first polled, then waits for its outcome.
-pub(crate) struct Operation {
-    ctx: Ctx,
-    name: String,
-    request: Option<Request>,
-    location: Option<Location>,
-}
-
-impl Operation {
-    pub(crate) fn new(ctx: Ctx, name: &str, request: Request) -> Self {
-        Self {
-            ctx,
-            name: name.to_owned(),
-            request: Some(request),
-            location: None,
-        }
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn codecs(&self) -> &Codecs {
-        &self.ctx.codecs
-    }
-}
-
-impl Future for Operation {
-    type Output = Result<Outcome, TooDeep>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let mut journal = this.ctx.journal();
-        let location = match (&this.location, this.request.take()) {
-            (Some(location), _) => location,
-            (None, Some(request)) => this.location.insert(journal.ask(&this.name, request)?),
-            (None, None) => return Poll::Pending,
-        };
-        match journal.take(location, cx.waker()) {
-            Some(outcome) => Poll::Ready(Ok(outcome)),
-            None => Poll::Pending,
-        }
+impl<W> fmt::Debug for Ctx<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ctx").field("instance", self.id()).finish_non_exhaustive()
     }
 }

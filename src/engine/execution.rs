@@ -1,20 +1,31 @@
 //! One instance being run: polls the function to rest, turn by turn.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+mod messages;
+mod stage;
+mod steps;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::clock::Millis;
-use crate::engine::context::Ctx;
-use crate::engine::error::{Divergence, WorkflowError};
-use crate::engine::journal::{Journal, Names, Request, SleepFor, StepTask};
+use crate::engine::divergence::Divergence;
+use crate::engine::error::{Result, WorkflowError};
+use crate::engine::journal::{Journal, SharedJournal};
+use crate::engine::names::Names;
+use crate::engine::request::{Attempting, Request};
+use crate::engine::scope::{Facts, Scope};
 use crate::engine::workflow::{Definition, Running};
-use crate::location::Location;
-use crate::storage::key::{Arrival, Local, Meta};
+use crate::location::{Location, Segment};
+use crate::storage::key::Arrival;
 use crate::storage::payload::{Codecs, Payload};
-use crate::storage::record::{Entry, EntryKind, Message, Name, Origin, Output, Runnable, State, Status, StepOutcome};
+use crate::storage::record::{Attempts, Completed, Entry, EntryKind, Failure, Message, Origin, State};
 use crate::storage::{Commit, Namespace};
+
+pub(crate) use steps::AttemptEnd;
+use messages::Waiting;
+use steps::RunningStep;
 
 /// What an instance is, as it was read from its namespace.
 #[derive(Debug)]
@@ -24,36 +35,34 @@ pub(crate) struct Loaded {
     pub(crate) input: Payload,
     pub(crate) names: Vec<String>,
     pub(crate) entries: Vec<(Location, Entry)>,
+    /// By entry.
+    pub(crate) attempts: BTreeMap<u64, Attempts>,
     pub(crate) inbox: VecDeque<(Arrival, Message)>,
+    /// Processes that died while they ran this instance, since it last got anywhere.
+    pub(crate) crashes: u32,
 }
 
-/// What one turn came to. Steps may start at once: all that the code has seen is durable.
+/// What one turn came to.
 #[derive(Default)]
 pub(crate) struct Turn {
     /// What has to be durable before anything of this turn is delivered to the code.
     pub(crate) commit: Option<Commit>,
-    /// Steps that have to run.
-    pub(crate) steps: Vec<(Location, StepTask)>,
-    /// How the instance waits when the commit is done and no step runs.
-    pub(crate) wait: Wait,
-    /// How the instance ended, if it did.
-    pub(crate) end: Option<End>,
-}
-
-/// What can wake an instance that rests, apart from its own steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Wait {
-    /// The earliest alarm.
+    /// Attempts to begin now: all that the code has seen is durable.
+    pub(crate) begin: Vec<Begin>,
+    /// Attempts to cancel: nobody waits for them any more.
+    pub(crate) cancel: Vec<Location>,
+    /// The earliest time at which there is something to do.
     pub(crate) alarm_at_ms: Option<Millis>,
+    /// Whether the instance has ended, once the commit is durable.
+    pub(crate) ended: bool,
 }
 
-/// How an instance ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// With a result.
-    Completed,
-    /// With an error.
-    Failed,
+/// An attempt to begin.
+pub(crate) struct Begin {
+    pub(crate) location: Location,
+    pub(crate) number: u32,
+    pub(crate) attempting: Attempting,
+    pub(crate) timeout: Option<std::time::Duration>,
 }
 
 /// The live function of one instance and everything around it that is not yet on disk.
@@ -61,54 +70,42 @@ pub(crate) struct Execution {
     namespace: Namespace,
     origin: Origin,
     state: State,
-    journal: Arc<Mutex<Journal>>,
+    journal: SharedJournal,
     function: Running,
     woken: Arc<Woken>,
     inbox: VecDeque<(Arrival, Message)>,
-    /// When each sleep ends that was begun and not completed.
     sleeps: BTreeMap<Location, Millis>,
-    /// Waits for a message, in the order of asking.
-    receives: Vec<(Location, &'static str)>,
-    running: usize,
+    waiting: Vec<Waiting>,
+    steps: BTreeMap<Location, RunningStep>,
+    attempts: BTreeMap<u64, Attempts>,
+    crashes: u32,
     /// Completions that wait for the next commit.
     finished: Vec<(Location, EntryKind)>,
     /// Completions that are in the commit under way.
     committing: Vec<Location>,
     /// Inbox rows that the next commit removes.
     taken: Vec<Arrival>,
-    /// Entries that the next commit writes.
-    dirty: HashMap<Location, Entry>,
+    /// Entries whose attempts changed since the last commit.
+    dirty_attempts: Vec<u64>,
+    /// Attempts that may begin when what the code has seen is durable.
+    held: Vec<Begin>,
 }
 
 impl Execution {
     /// Calls the workflow function of an instance; nothing runs before the first turn.
     pub(crate) fn new(namespace: Namespace, loaded: Loaded, definition: &Definition, codecs: Codecs) -> Self {
-        let Loaded {
-            origin,
-            state,
-            input,
-            names,
-            entries,
-            inbox,
-        } = loaded;
-        let sleeps = entries
-            .iter()
-            .filter_map(|(location, entry)| match (entry.order, &entry.kind) {
-                (None, EntryKind::Sleep { wake_at_ms }) => Some((location.clone(), *wake_at_ms)),
-                _ => None,
-            });
-        let sleeps = sleeps.collect();
-        let mut completed: Vec<_> = entries
-            .iter()
-            .filter_map(|(location, entry)| Some((entry.order?, location.clone())))
-            .collect();
-        completed.sort();
-        let mut journal = Journal::default();
-        journal.names = Names::load(names);
-        journal.undelivered = completed.into_iter().map(|(_, location)| location).collect();
-        journal.entries = entries.into_iter().collect();
-        let journal = Arc::new(Mutex::new(journal));
-        let function = definition.erased.call(Ctx::new(Arc::clone(&journal), codecs), input);
+        let Loaded { origin, state, input, names, entries, attempts, inbox, crashes } = loaded;
+        let mut journal = Journal { names: Names::load(names), now_ms: origin.created_at_ms, ..Journal::default() };
+        journal.load(entries);
+        let journal = SharedJournal::new(journal);
+        let facts = Facts {
+            instance: namespace.instance().clone(),
+            run: state.run,
+            version: origin.version,
+            codecs,
+        };
+        let scope = Scope::root(Arc::new(facts), journal.clone());
+        let function = definition.erased.call(scope, input);
         Self {
             namespace,
             origin,
@@ -117,45 +114,49 @@ impl Execution {
             function,
             woken: Arc::default(),
             inbox,
-            sleeps,
-            receives: Vec::new(),
-            running: 0,
+            sleeps: BTreeMap::new(),
+            waiting: Vec::new(),
+            steps: BTreeMap::new(),
+            attempts,
+            crashes,
             finished: Vec::new(),
             committing: Vec::new(),
             taken: Vec::new(),
-            dirty: HashMap::new(),
+            dirty_attempts: Vec::new(),
+            held: Vec::new(),
         }
     }
 
     /// Polls the function as far as it gets with what is known, and says what it needs.
     pub(crate) fn turn(&mut self, now: Millis) -> Result<Turn, Divergence> {
-        if let Some(result) = self.advance()? {
-            return Ok(self.end(result, now));
-        }
+        let ended = self.advance()?;
         let mut turn = Turn::default();
-        self.begin_fresh(now, &mut turn);
-        self.take_messages();
+        self.let_go(&mut turn);
+        if let Some(result) = ended {
+            turn.cancel.extend(std::mem::take(&mut self.steps).into_keys());
+            turn.commit = Some(self.end(result, now));
+            turn.ended = true;
+            return Ok(turn);
+        }
+        self.begin_fresh(now);
+        self.take_messages(now);
         self.end_sleeps(now);
+        self.begin_due_attempts(now);
         turn.commit = self.stage(now);
-        turn.wait = Wait {
-            alarm_at_ms: self.sleeps.values().min().copied(),
-        };
+        turn.alarm_at_ms = self.alarm();
+        if turn.commit.is_none() || !std::mem::take(&mut self.journal.lock().observed_undurable) {
+            turn.begin = std::mem::take(&mut self.held);
+        }
         Ok(turn)
     }
 
-    /// The commit of the last turn is durable: its completions are delivered in the next one. Tells whether there
-    /// are any.
+    /// The commit of the last turn is durable: its completions are delivered in the next one. Tells whether there is
+    /// anything to do at once.
     pub(crate) fn committed(&mut self) -> bool {
         let committed = std::mem::take(&mut self.committing);
-        let any = !committed.is_empty();
-        self.journal().undelivered.extend(committed);
-        any
-    }
-
-    /// A step ended.
-    pub(crate) fn step_ended(&mut self, location: Location, outcome: StepOutcome) {
-        self.running -= 1;
-        self.finished.push((location, EntryKind::Step(Some(outcome))));
+        let more = !committed.is_empty() || !self.held.is_empty();
+        self.journal.lock().undelivered.extend(committed);
+        more
     }
 
     /// The inbox as it is now, read from the store.
@@ -163,27 +164,46 @@ impl Execution {
         self.inbox = inbox;
     }
 
+    /// Asks the instance to end. What waits outside a shield ends with this; asking twice changes nothing.
+    pub(crate) fn cancel(&mut self, reason: &str) {
+        let location = self.reserved("cancel");
+        if !self.journal.lock().entries.contains_key(&location) {
+            self.finished.push((location, EntryKind::Cancel { reason: reason.to_owned() }));
+        }
+    }
+
+    /// Steps that the function made and never awaited.
+    pub(crate) fn take_unawaited(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.journal.lock().unawaited)
+    }
+
+    /// A place that no operation of the code can have.
+    fn reserved(&self, name: &str) -> Location {
+        let mut journal = self.journal.lock();
+        let name = journal.names.index(name).expect("a reserved name is a name");
+        let number = u64::try_from(i64::MAX).expect("a positive number");
+        Location::root().child(Segment::Iteration { name, number }).expect("one segment is not too deep")
+    }
+
     /// Polls to rest, delivers the next completion, and so on until nothing is left to deliver.
     fn advance(&mut self) -> Result<Option<Result<Payload, WorkflowError>>, Divergence> {
         loop {
-            if let Poll::Ready(result) = self.poll_to_rest() {
-                let mut journal = self.journal();
-                let Some(left_over) = journal.undelivered.pop_front() else {
-                    return Ok(Some(result));
-                };
-                journal.deliver(&left_over)?;
-                let path = journal.path(&left_over);
-                return Err(Divergence {
-                    path,
-                    recorded: "a completion",
-                    asked: "the end",
-                });
+            let poll = self.poll_to_rest();
+            let mut journal = self.journal.lock();
+            if let Poll::Ready(result) = poll {
+                if let Some(left_over) = journal.undelivered.front().cloned().or_else(|| journal.first_unasked()) {
+                    journal.diverge(&left_over, "end");
+                }
+                return journal.divergence.take().map_or(Ok(Some(result)), Err);
             }
-            let mut journal = self.journal();
-            let Some(next) = journal.undelivered.pop_front() else {
-                return Ok(None);
-            };
-            journal.deliver(&next)?;
+            if let Some(next) = journal.undelivered.pop_front() {
+                journal.deliver(&next);
+            } else {
+                return journal.divergence.take().map_or(Ok(None), Err);
+            }
+            if let Some(divergence) = journal.divergence.take() {
+                return Err(divergence);
+            }
         }
     }
 
@@ -191,54 +211,56 @@ impl Execution {
     fn poll_to_rest(&mut self) -> Poll<Result<Payload, WorkflowError>> {
         let waker = Waker::from(Arc::clone(&self.woken));
         let mut context = Context::from_waker(&waker);
-        loop {
+        self.journal.lock().polling = true;
+        let poll = loop {
             self.woken.0.store(false, Ordering::Release);
             match self.function.as_mut().poll(&mut context) {
                 Poll::Pending if self.woken.0.load(Ordering::Acquire) => {}
-                poll => return poll,
+                poll => break poll,
+            }
+        };
+        self.journal.lock().polling = false;
+        poll
+    }
+
+    /// Lets go of what dropped futures stood for.
+    fn let_go(&mut self, turn: &mut Turn) {
+        for location in std::mem::take(&mut self.journal.lock().dropped) {
+            self.sleeps.remove(&location);
+            self.waiting.retain(|waiting| waiting.location != location);
+            self.finished.retain(|(at, _)| *at != location);
+            if self.steps.remove(&location).is_some() {
+                self.held.retain(|begin| begin.location != location);
+                turn.cancel.push(location);
             }
         }
     }
 
-    fn begin_fresh(&mut self, now: Millis, turn: &mut Turn) {
-        let fresh = std::mem::take(&mut self.journal().fresh);
+    fn begin_fresh(&mut self, now: Millis) {
+        let fresh = std::mem::take(&mut self.journal.lock().fresh);
         for (location, request) in fresh {
             match request {
-                Request::Step(task) => {
-                    self.running += 1;
-                    turn.steps.push((location, task));
-                }
-                Request::Receive(name) => self.receives.push((location, name)),
-                Request::Sleep(SleepFor::Duration(duration)) => {
-                    let wake_at_ms = now.saturating_add(duration);
-                    self.sleeps.insert(location.clone(), wake_at_ms);
-                    self.record(location, EntryKind::Sleep { wake_at_ms }, None);
+                Request::Step(request) => self.begin_step(location, request, now),
+                Request::Receive(request) => self.begin_waiting(location, request, now),
+                Request::Sleep(until) => {
+                    let recorded = self.journal.lock().entries.get(&location).map(|entry| entry.kind.clone());
+                    let wake_at_ms = match recorded {
+                        Some(EntryKind::Sleep { wake_at_ms }) => wake_at_ms,
+                        _ => until.at_ms(now),
+                    };
+                    if wake_at_ms > now {
+                        self.journal.lock().record(&location, EntryKind::Sleep { wake_at_ms }, None);
+                    }
+                    self.sleeps.insert(location, wake_at_ms);
                 }
             }
         }
-    }
-
-    fn take_messages(&mut self) {
-        let waiting = std::mem::take(&mut self.receives);
-        for (location, name) in waiting {
-            match self.inbox.iter().position(|(_, message)| message.name == name) {
-                Some(at) => {
-                    let (arrival, message) = self.inbox.remove(at).expect("the position was just found");
-                    self.taken.push(arrival);
-                    self.finished.push((location, EntryKind::Message(message)));
-                }
-                None => self.receives.push((location, name)),
-            }
-        }
+        self.crashes = 0;
     }
 
     fn end_sleeps(&mut self, now: Millis) {
-        let mut due: Vec<_> = self
-            .sleeps
-            .iter()
-            .filter(|(_, at)| **at <= now)
-            .map(|(l, at)| (*at, l.clone()))
-            .collect();
+        let due = self.sleeps.iter().filter(|(_, at)| **at <= now);
+        let mut due: Vec<_> = due.map(|(location, at)| (*at, location.clone())).collect();
         due.sort();
         for (wake_at_ms, location) in due {
             self.sleeps.remove(&location);
@@ -246,97 +268,12 @@ impl Execution {
         }
     }
 
-    /// Gathers everything that changed since the last commit into one.
-    fn stage(&mut self, now: Millis) -> Option<Commit> {
-        for (location, kind) in std::mem::take(&mut self.finished) {
-            let order = self.state.completions;
-            self.state.completions += 1;
-            self.committing.push(location.clone());
-            self.record(location, kind, Some(order));
-        }
-        let status = self.status();
-        if self.dirty.is_empty() && status == self.state.status {
-            return None;
-        }
-        let alarm = self.sleeps.values().min().copied();
-        Some(self.commit(status, alarm, now))
-    }
-
-    fn status(&self) -> Status {
-        if self.running > 0 || !self.committing.is_empty() {
-            Status::Running
-        } else if !self.sleeps.is_empty() {
-            Status::Sleeping
-        } else {
-            Status::Waiting
-        }
-    }
-
-    fn end(&mut self, result: Result<Payload, WorkflowError>, now: Millis) -> Turn {
-        let (status, end) = match result {
-            Ok(_) => (Status::Completed, End::Completed),
-            Err(_) => (Status::Failed, End::Failed),
-        };
-        let mut commit = self.commit(status, None, now);
-        match result {
-            Ok(payload) => commit.set(&self.namespace, &Local::Meta(Meta::Output), &Output(payload)),
-            Err(error) => commit.set(&self.namespace, &Local::Meta(Meta::Failure), &error.into_failure()),
-        };
-        Turn {
-            commit: Some(commit),
-            end: Some(end),
-            ..Turn::default()
-        }
-    }
-
-    fn commit(&mut self, status: Status, alarm_at_ms: Option<Millis>, now: Millis) -> Commit {
-        let mut commit = Commit::new(self.namespace.shard());
-        for (index, name) in self.journal().names.take_new() {
-            commit.set(&self.namespace, &Local::Name(index), &Name(name));
-        }
-        for (location, entry) in self.dirty.drain() {
-            commit.set(
-                &self.namespace,
-                &Local::History(std::borrow::Cow::Borrowed(&location)),
-                &entry,
-            );
-        }
-        for arrival in self.taken.drain(..) {
-            commit.delete(&self.namespace, &Local::Inbox(arrival));
-        }
-        let before = self.state.clone();
-        self.state = State {
-            status,
-            alarm_at_ms,
-            revision: before.revision + 1,
-            updated_at_ms: now,
-            ..before
-        };
-        commit.set_state(&self.namespace, before.alarm_at_ms, &self.state);
-        if before.status != status {
-            commit.set_index(&self.namespace, &self.origin, &self.state);
-            let runs = |status| matches!(status, Status::Pending | Status::Running);
-            if runs(before.status) != runs(status) {
-                let runnable = runs(status).then_some(Runnable { activations: 0 });
-                commit.set_runnable(&self.namespace, runnable.as_ref());
-            }
-        }
-        commit
-    }
-
-    fn record(&mut self, location: Location, kind: EntryKind, order: Option<u64>) {
-        let known = self.journal().entries.get(&location).map(|entry| entry.id);
-        let id = known.unwrap_or_else(|| {
-            self.state.entries += 1;
-            self.state.entries
-        });
-        let entry = Entry { id, order, kind };
-        self.journal().entries.insert(location.clone(), entry.clone());
-        self.dirty.insert(location, entry);
-    }
-
-    fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The earliest time at which there is something to do.
+    fn alarm(&self) -> Option<Millis> {
+        let sleeps = self.sleeps.values().copied();
+        let waits = self.waiting.iter().filter_map(|waiting| waiting.until_ms);
+        let retries = self.steps.values().filter_map(RunningStep::due_at_ms);
+        sleeps.chain(waits).chain(retries).min()
     }
 }
 
@@ -348,4 +285,14 @@ impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Release);
     }
+}
+
+/// The completion of an entry that is being recorded now.
+fn completed(order: u64, now: Millis) -> Completed {
+    Completed { order, at_ms: now }
+}
+
+/// A failure that ends an operation, at its place.
+fn at(failure: Failure, path: String, attempts: u32) -> Failure {
+    Failure { attempts, ..failure.at(path) }
 }

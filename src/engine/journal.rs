@@ -1,204 +1,355 @@
 //! What the code has asked for, and what is known about it.
 //!
 //! The futures of the verbs and the execution that polls them share one journal. A future asks when it is first
-//! polled and waits; the execution sees what was asked when the function rests, and delivers outcomes.
+//! polled and waits; the execution sees what was asked when the function rests, and delivers outcomes. A future that
+//! is dropped takes back what it asked for.
 
-use std::collections::{HashMap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use crate::clock::Millis;
-use crate::engine::error::Divergence;
-use crate::location::{Location, Segment, TooDeep};
-use crate::storage::payload::Payload;
-use crate::storage::record::{Entry, EntryKind, StepOutcome};
-
-/// A step that has to run.
-pub(crate) type StepTask = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = StepOutcome> + Send>> + Send>;
-
-/// What an operation asks for.
-pub(crate) enum Request {
-    /// Run a step.
-    Step(StepTask),
-    /// Wait until a time, or for a time from now on.
-    Sleep(SleepFor),
-    /// Take the next message of this name.
-    Receive(&'static str),
-}
-
-/// How long to sleep.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum SleepFor {
-    /// From the moment that the sleep is recorded.
-    Duration(Millis),
-}
-
-impl Request {
-    pub(crate) fn kind(&self) -> &'static str {
-        match self {
-            Self::Step(_) => "a step",
-            Self::Sleep(_) => "a sleep",
-            Self::Receive(_) => "a message",
-        }
-    }
-}
+use crate::engine::divergence::Divergence;
+use crate::engine::error::Misuse;
+use crate::engine::names::Names;
+use crate::engine::request::Request;
+use crate::location::{Location, Segment};
+use crate::storage::record::{Completed, Entry, EntryKind, Failure};
 
 /// What a delivered completion gives to the code.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
-    /// How a step ended.
-    Step(StepOutcome),
-    /// The sleep is over.
-    Slept,
-    /// A message was taken.
-    Message(Payload),
+    /// The entry is complete; its record says how.
+    Entry(EntryKind),
+    /// The operation was ended from outside: cancelled, or out of time.
+    Ended(Failure),
 }
 
-/// Names that paths are made of, each stored once.
-#[derive(Debug, Default)]
-pub(crate) struct Names {
-    names: Vec<String>,
-    indices: HashMap<String, u32>,
-    /// How many of them are stored.
-    stored: usize,
+/// How far an operation that the code asked for has got.
+#[derive(Debug)]
+enum Progress {
+    Waiting(Option<Waker>),
+    Delivered(Outcome),
+    Over,
 }
 
-impl Names {
-    pub(crate) fn load(names: Vec<String>) -> Self {
-        let numbered = names.iter().cloned().zip(0..);
-        Self {
-            indices: numbered.collect(),
-            stored: names.len(),
-            names,
-        }
-    }
-
-    fn index(&mut self, name: &str) -> u32 {
-        if let Some(index) = self.indices.get(name) {
-            return *index;
-        }
-        let index = u32::try_from(self.names.len()).expect("a history is bounded far below 2^32 names");
-        self.names.push(name.to_owned());
-        self.indices.insert(name.to_owned(), index);
-        index
-    }
-
-    /// The names that are not stored yet; from now on they count as stored.
-    pub(crate) fn take_new(&mut self) -> Vec<(u32, String)> {
-        let new = self
-            .names
-            .iter()
-            .cloned()
-            .zip(0..)
-            .skip(self.stored)
-            .map(|(name, index)| (index, name))
-            .collect();
-        self.stored = self.names.len();
-        new
-    }
-}
-
-/// An operation that the code waits for.
-struct Asked {
+/// An operation that the code asked for.
+#[derive(Debug)]
+struct Op {
     kind: &'static str,
-    waker: Option<Waker>,
+    shielded: bool,
+    progress: Progress,
 }
 
 /// Shared by the futures of a workflow and the execution that polls them.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SharedJournal(Arc<Mutex<Journal>>);
+
+impl SharedJournal {
+    pub(crate) fn new(journal: Journal) -> Self {
+        Self(Arc::new(Mutex::new(journal)))
+    }
+
+    /// The journal. Never held while user code runs.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Journal> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was asked, what is recorded, and what is to be delivered.
+#[derive(Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) names: Names,
-    /// What is recorded. An entry without an order is begun and not complete.
-    pub(crate) entries: HashMap<Location, Entry>,
+    /// What is recorded. An entry that is not completed was begun.
+    pub(crate) entries: BTreeMap<Location, Entry>,
+    /// What is recorded and over: iterations that the code has left behind.
+    settled: BTreeMap<Location, Entry>,
+    /// The number of the newest entry.
+    last_id: u64,
     /// Recorded completions that were not delivered yet, in their order.
     pub(crate) undelivered: VecDeque<Location>,
-    /// Operations that the code asked for and history does not know, in the order of asking.
+    /// Operations that the code asked for and that are not complete, in the order of asking.
     pub(crate) fresh: Vec<(Location, Request)>,
-    asked: HashMap<Location, Asked>,
-    delivered: HashMap<Location, Outcome>,
+    /// Operations that were begun and whose futures were dropped.
+    pub(crate) dropped: Vec<Location>,
+    /// Entries that changed without being asked for: loop states, versions, joins.
+    pub(crate) dirty: Vec<Location>,
+    /// Histories below these locations are to be removed.
+    pub(crate) trimmed: Vec<Location>,
+    /// Steps that were made and dropped without ever being awaited.
+    pub(crate) unawaited: Vec<String>,
+    /// The first mismatch between history and code.
+    pub(crate) divergence: Option<Divergence>,
+    /// What the code reads as the time: when the last delivered completion was decided.
+    pub(crate) now_ms: Millis,
+    /// Whether something that the code has seen is not recorded yet.
+    pub(crate) observed_undurable: bool,
+    /// Why new operations outside a shield end at once, if they do.
+    pub(crate) ended: Option<Failure>,
+    ops: BTreeMap<Location, Op>,
+    /// Whether the code is being polled right now: a context used elsewhere is a mistake.
+    pub(crate) polling: bool,
+    /// How often something that may be repeated was done at a place.
+    counters: BTreeMap<Location, u64>,
+    /// Recorded entries that the code has not asked for yet.
+    unasked: usize,
 }
 
 impl Journal {
-    /// Asks for an operation. Asking for what is recorded as something else is divergence, found when it is delivered.
-    pub(crate) fn ask(&mut self, name: &str, request: Request) -> Result<Location, TooDeep> {
-        let index = self.names.index(name);
-        let location = Location::root().child(Segment::Name(index))?;
-        self.asked.insert(
-            location.clone(),
-            Asked {
-                kind: request.kind(),
-                waker: None,
-            },
-        );
-        if !self.entries.contains_key(&location) {
-            self.fresh.push((location.clone(), request));
+    /// The location of a named operation in a scope.
+    pub(crate) fn locate(&mut self, scope: &Location, name: &str) -> Result<Location, Misuse> {
+        let index = self.names.index(name)?;
+        Ok(scope.child(Segment::Name(index))?)
+    }
+
+    /// The location of the next operation of its kind in a scope, for operations that may be repeated.
+    pub(crate) fn locate_next(&mut self, scope: &Location, name: &str) -> Result<Location, Misuse> {
+        let name = self.names.index(name)?;
+        let counter = self.counters.entry(scope.child(Segment::Name(name))?).or_default();
+        let number = *counter;
+        *counter += 1;
+        Ok(scope.child(Segment::Iteration { name, number })?)
+    }
+
+    /// Asks for an operation.
+    pub(crate) fn ask(&mut self, location: &Location, request: Request, shielded: bool) -> Result<(), Misuse> {
+        if !self.polling {
+            return Err(Misuse::OutsideWorkflow);
         }
-        Ok(location)
+        let kind = request.kind();
+        if let Some(first) = self.ops.get(location) {
+            return Err(Misuse::NameTwice { path: self.names.path(location), first: first.kind, second: kind });
+        }
+        let mut progress = Progress::Waiting(None);
+        match self.entries.get(location) {
+            Some(entry) if entry.kind.name() != kind => self.diverge(location, kind),
+            Some(entry) if entry.completed.is_some() => {}
+            recorded => match &self.ended {
+                Some(failure) if recorded.is_none() && !shielded => {
+                    progress = Progress::Delivered(Outcome::Ended(failure.clone()));
+                }
+                _ => self.fresh.push((location.clone(), request)),
+            },
+        }
+        self.add(location, Op { kind, shielded, progress });
+        Ok(())
     }
 
     /// Takes the outcome of an operation if it was delivered, or remembers whom to wake.
     pub(crate) fn take(&mut self, location: &Location, waker: &Waker) -> Option<Outcome> {
-        if let Some(outcome) = self.delivered.remove(location) {
-            self.asked.remove(location);
-            return Some(outcome);
+        let op = self.ops.get_mut(location)?;
+        match std::mem::replace(&mut op.progress, Progress::Over) {
+            Progress::Delivered(outcome) => Some(outcome),
+            Progress::Waiting(_) => {
+                op.progress = Progress::Waiting(Some(waker.clone()));
+                None
+            }
+            Progress::Over => None,
         }
-        if let Some(asked) = self.asked.get_mut(location) {
-            asked.waker = Some(waker.clone());
-        }
-        None
     }
 
-    /// Delivers the next completion. The code must have asked for it.
-    pub(crate) fn deliver(&mut self, location: &Location) -> Result<(), Divergence> {
-        let recorded = kind(&self.entries[location].kind);
-        let path = self.path(location);
-        let Some(asked) = self.asked.get_mut(location) else {
-            return Err(Divergence {
-                path,
-                recorded,
-                asked: "nothing",
-            });
+    /// The future of an operation was dropped. What it stood for is cancelled, unless it was over.
+    pub(crate) fn drop_op(&mut self, location: &Location) {
+        let Some(op) = self.ops.get_mut(location) else {
+            return;
         };
-        if asked.kind != recorded {
-            return Err(Divergence {
-                path,
-                recorded,
-                asked: asked.kind,
-            });
+        if let Progress::Waiting(_) = std::mem::replace(&mut op.progress, Progress::Over) {
+            let fresh = self.fresh.len();
+            self.fresh.retain(|(asked, _)| asked != location);
+            if self.fresh.len() == fresh {
+                self.dropped.push(location.clone());
+            }
         }
-        if let Some(waker) = asked.waker.take() {
-            waker.wake();
+    }
+
+    /// Delivers a completion. The code must have asked for it by now; what it has dropped since is passed over.
+    pub(crate) fn deliver(&mut self, location: &Location) {
+        let entry = &self.entries[location];
+        if let Some(completed) = entry.completed {
+            self.now_ms = self.now_ms.max(completed.at_ms);
         }
-        self.delivered
-            .insert(location.clone(), outcome(&self.entries[location].kind));
+        let outcome = Outcome::Entry(entry.kind.clone());
+        match (&entry.kind, self.ops.get_mut(location)) {
+            (EntryKind::Cancel { .. } | EntryKind::Deadline, _) => self.end(location),
+            (_, Some(op)) => deliver(op, outcome),
+            (_, None) => self.diverge(location, "nothing"),
+        }
+    }
+
+    /// Whether everything recorded was asked for: until then the code is on its way through its own past.
+    pub(crate) fn caught_up(&self) -> bool {
+        self.undelivered.is_empty() && self.unasked == 0
+    }
+
+    /// The first recorded entry that the code never asked for.
+    pub(crate) fn first_unasked(&self) -> Option<Location> {
+        self.entries.keys().find(|location| !self.is_known(location)).cloned()
+    }
+
+    /// What is recorded, as it was read.
+    pub(crate) fn load(&mut self, entries: Vec<(Location, Entry)>) {
+        let mut completed: Vec<_> = entries
+            .iter()
+            .filter_map(|(location, entry)| Some((entry.completed?.order, location.clone())))
+            .collect();
+        completed.sort();
+        self.undelivered = completed.into_iter().map(|(_, location)| location).collect();
+        self.last_id = entries.iter().map(|(_, entry)| entry.id).max().unwrap_or(0);
+        self.entries = entries.into_iter().collect();
+        self.unasked = self.entries.keys().filter(|location| !self.is_known(location)).count();
+    }
+
+    /// Records how an operation stands that the code has asked for.
+    pub(crate) fn record(&mut self, location: &Location, kind: EntryKind, completed: Option<Completed>) {
+        let id = self.entries.get(location).map_or_else(
+            || {
+                self.last_id += 1;
+                self.last_id
+            },
+            |entry| entry.id,
+        );
+        self.entries.insert(location.clone(), Entry { id, completed, kind });
+        self.dirty.push(location.clone());
+    }
+
+    /// Records an entry that nothing waits for: a version, a loop, a join. It is written with the next commit.
+    pub(crate) fn note(&mut self, location: &Location, kind: EntryKind) {
+        self.record(location, kind, None);
+    }
+
+    /// Entries in all.
+    pub(crate) fn entries_recorded(&self) -> u64 {
+        (self.entries.len() + self.settled.len()) as u64
+    }
+
+    /// What was recorded since the last call, each entry once.
+    pub(crate) fn take_dirty(&mut self) -> Vec<(Location, Entry)> {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort();
+        dirty.dedup();
+        let found = |location: Location| {
+            let entry = self.entries.get(&location).or_else(|| self.settled.get(&location))?.clone();
+            Some((location, entry))
+        };
+        dirty.into_iter().filter_map(found).collect()
+    }
+
+    /// Accounts for what is recorded at and below a location and whose code is gone.
+    pub(crate) fn remove(&mut self, location: &Location) -> Result<(), Misuse> {
+        self.know(location, "removed")?;
+        self.settle(|at| at.segments().starts_with(location.segments()));
         Ok(())
     }
 
-    /// A location as people read it.
-    pub(crate) fn path(&self, location: &Location) -> String {
-        let name = |index: u32| self.names.names.get(index as usize).map_or("?", String::as_str);
-        let segments = location.segments().iter().map(|segment| match segment {
-            Segment::Name(index) => name(*index).to_owned(),
-            Segment::Iteration { number, .. } => format!("~{number}"),
+    /// Leaves the iterations of a loop behind that come before `end`.
+    pub(crate) fn leave_iterations(&mut self, loop_at: &Location, name: u32, end: u64) {
+        let depth = loop_at.segments().len();
+        self.settle(|at| {
+            at.segments().starts_with(loop_at.segments())
+                && matches!(at.segments().get(depth), Some(Segment::Iteration { name: of, number }) if *of == name && *number < end)
         });
-        segments.collect::<Vec<_>>().join("/")
+    }
+
+    /// Removes the history at and below a location for good.
+    pub(crate) fn trim(&mut self, location: &Location) {
+        self.leave(location);
+        let below = |at: &Location| at.segments().starts_with(location.segments());
+        let gone: Vec<_> =
+            self.settled.range(location.clone()..).map(|(at, _)| at).take_while(|at| below(at)).cloned().collect();
+        for at in gone {
+            self.settled.remove(&at);
+        }
+        self.trimmed.push(location.clone());
+    }
+
+    /// Leaves everything at and below a location behind: an iteration that is over.
+    pub(crate) fn leave(&mut self, location: &Location) {
+        let below = |at: &Location| at.segments().starts_with(location.segments());
+        let known: Vec<_> =
+            self.ops.range(location.clone()..).map(|(at, _)| at).take_while(|at| below(at)).cloned().collect();
+        self.settle(below);
+        for at in known {
+            self.ops.remove(&at);
+        }
+        self.counters.retain(|at, _| !below(at));
+    }
+
+    /// Puts entries away that have nothing more to say.
+    fn settle(&mut self, over: impl Fn(&Location) -> bool) {
+        let gone: Vec<_> = self.entries.keys().filter(|at| over(at)).cloned().collect();
+        self.undelivered.retain(|at| !over(at));
+        for at in gone {
+            self.unasked -= usize::from(!self.is_known(&at));
+            if let Some(entry) = self.entries.remove(&at) {
+                self.settled.insert(at, entry);
+            }
+        }
+    }
+
+    /// Notes the first mismatch between history and code.
+    pub(crate) fn diverge(&mut self, location: &Location, asked: &'static str) {
+        if self.divergence.is_none() {
+            self.divergence = Some(Divergence::at(self, location, asked));
+        }
+    }
+
+    /// Begins to know an operation that is complete by itself: a version, a loop, a join.
+    pub(crate) fn know(&mut self, location: &Location, kind: &'static str) -> Result<(), Misuse> {
+        if !self.polling {
+            return Err(Misuse::OutsideWorkflow);
+        }
+        if let Some(first) = self.ops.get(location) {
+            return Err(Misuse::NameTwice { path: self.names.path(location), first: first.kind, second: kind });
+        }
+        if self.entries.get(location).is_some_and(|entry| entry.kind.name() != kind) {
+            self.diverge(location, kind);
+        }
+        self.add(location, Op { kind, shielded: false, progress: Progress::Over });
+        Ok(())
+    }
+
+    /// How often something was drawn in a scope before: what makes each draw differ from the last.
+    pub(crate) fn draw(&mut self, scope: &Location) -> u64 {
+        let drawn = self.counters.entry(scope.clone()).or_default();
+        *drawn += 1;
+        *drawn
+    }
+
+    fn add(&mut self, location: &Location, op: Op) {
+        if self.entries.contains_key(location) {
+            self.unasked -= 1;
+        }
+        self.ops.insert(location.clone(), op);
+    }
+
+    fn is_known(&self, location: &Location) -> bool {
+        self.ops.contains_key(location)
+            || matches!(self.entries[location].kind, EntryKind::Cancel { .. } | EntryKind::Deadline)
+    }
+
+    /// Everything outside a shield ends.
+    fn end(&mut self, location: &Location) {
+        let failure = match &self.entries[location].kind {
+            EntryKind::Cancel { reason } => Failure::cancelled(reason),
+            _ => Failure::deadline(),
+        };
+        let waiting = self.ops.iter_mut().filter(|(_, op)| !op.shielded && matches!(op.progress, Progress::Waiting(_)));
+        for (at, op) in waiting {
+            deliver(op, Outcome::Ended(failure.clone()));
+            self.dropped.push(at.clone());
+        }
+        let ops = &self.ops;
+        self.fresh.retain(|(at, _)| ops.get(at).is_none_or(|op| op.shielded));
+        self.ended = Some(failure);
     }
 }
 
-fn kind(kind: &EntryKind) -> &'static str {
-    match kind {
-        EntryKind::Step(_) => "a step",
-        EntryKind::Sleep { .. } => "a sleep",
-        EntryKind::Message(_) => "a message",
-    }
-}
-
-fn outcome(kind: &EntryKind) -> Outcome {
-    match kind {
-        EntryKind::Step(Some(outcome)) => Outcome::Step(outcome.clone()),
-        EntryKind::Step(None) => unreachable!("only a completed step is delivered"),
-        EntryKind::Sleep { .. } => Outcome::Slept,
-        EntryKind::Message(message) => Outcome::Message(message.payload.clone()),
+fn deliver(op: &mut Op, outcome: Outcome) {
+    if let Progress::Waiting(waker) = &mut op.progress {
+        let waker = waker.take();
+        op.progress = Progress::Delivered(outcome);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }

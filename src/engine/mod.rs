@@ -1,45 +1,74 @@
 //! MEANING: what a workflow's operations mean.
 //!
-//! A workflow is an `async fn`. This room runs one: it polls the function until it rests, says what it asked for,
-//! is told what became of it, and polls again. It is pure: it reads no disk, starts no task and looks at no clock.
-//! Whoever drives it (the actor of the instance) does those things and comes back with the results.
+//! # How a function outlives its process
+//!
+//! A workflow is an `async fn`. Whatever it asks for (a step, a sleep, a message) becomes an *entry* with a *location*,
+//! its path through the function, and what became of it is stored there. When the process dies, the function is
+//! simply called again. It asks for the same things at the same locations, is given what is stored, and so comes to
+//! where it was: it has *replayed*. Nothing but its own asking moves it on, so it can't tell the difference.
+//!
+//! Two things have to be the same for that to hold: what is given, and in which order. What is given is stored. The
+//! order is the harder part, and is where engines of this kind usually tell their users which combinators to avoid.
+//! Here the rule is:
+//!
+//! **Completions are delivered one at a time, in the order in which they were committed, and the function is polled
+//! to rest between two of them, live and in replay alike.** Each completed entry carries its place in that order.
+//! Whatever `select!` saw first, it sees first again.
+//!
+//! # The loop
 //!
 //! ```text
 //!              ┌──────────────────────── Execution ────────────────────────┐
-//!  history ──► │ poll the function to rest ──► Journal: asked, delivered    │ ──► rows to commit
-//!              │        ▲                          │                        │ ──► steps to run
-//!  completion ►│        └── deliver the next one ◄─┘                        │ ──► how it waits, or how it ended
+//!  history ──► │ poll the function to rest ──► Journal: asked, recorded     │ ──► one commit
+//!              │        ▲                          │                        │ ──► attempts to begin
+//!  completion ►│        └── deliver the next one ◄─┘                        │ ──► when to wake, or the end
 //!              └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! **Architecture invariant:** completions are delivered one at a time, in the order in which they were committed,
-//! and the function is polled to rest between two of them, live and in replay alike. That is what makes the plain
-//! combinators of Rust safe to use in a workflow: whatever `select!` saw first, it sees first again.
+//! A turn polls the function to rest, delivering recorded completions, until there is nothing left to deliver. Then it
+//! has caught up: what it asked for and history does not know is begun, what has come to its end is given its place in
+//! the order, and all of it becomes one commit. When that is durable, the next turn delivers it.
 //!
-//! **Architecture invariant:** nothing new starts before replay has caught up. An operation that history does not
-//! know waits until every recorded completion was delivered.
+//! # Two rules of durability
 //!
-//! **In which order to read:** [`Workflow`], [`Ctx`], the verbs (`step`, `sleep`, `receive`), then `journal` (what
-//! was asked and what is known) and `execution` (the loop above).
+//! 1. *Durable before visible.* The function sees a completion only after the commit that holds it.
+//! 2. *Observed before effect.* An attempt begins only when everything that the function has seen is durable. A chain
+//!    of n steps costs n commits: when the next one begins, what it saw is durable already.
+//!
+//! # What is deliberately absent
+//!
+//! No disk, no task, no clock: whoever drives an execution does those things and comes back with the results. No
+//! throwing away of the function while it waits: replay is the way back after a crash, not the way to wake up. And no
+//! rule about which of Rust's combinators may be used.
+//!
+//! **In which order to read:** [`Workflow`] and [`Ctx`]; `verbs`, one file each; `operation` (the future behind
+//! them), `journal` (what was asked and what is known), `execution` (the loop above), `divergence`.
 
+mod attempt;
 mod context;
+mod divergence;
 mod error;
 mod execution;
 mod journal;
 mod message;
-mod receive;
-mod sleep;
-mod step;
+mod names;
+mod operation;
+mod request;
+mod retry;
+mod scope;
+mod verbs;
 mod workflow;
 
+pub use attempt::Attempt;
 pub use context::Ctx;
-pub(crate) use error::Divergence;
-pub use error::{StepFailed, WorkflowError};
-pub(crate) use execution::{Execution, Loaded, Turn};
-pub(crate) use journal::StepTask;
+pub use divergence::Divergence;
+pub use error::{Result, WorkflowError, critical, ok, rollback};
+pub(crate) use execution::{AttemptEnd, Begin, Execution, Loaded, Turn};
 pub use message::Message;
-pub use receive::Receive;
-pub use sleep::Sleep;
-pub use step::Step;
+pub use retry::{Backoff, Retry};
+pub use verbs::{
+    Branch, Branches, Contestants, IntoWork, Loop, Receive, ReceiveMany, Repeat, Sleep, Step, TryStep, Winner, Within,
+    branch,
+};
 pub(crate) use workflow::Definition;
-pub use workflow::Workflow;
+pub use workflow::{Accepts, Workflow};

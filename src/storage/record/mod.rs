@@ -4,13 +4,17 @@
 //! upgrade written by hand. Fields are never reordered, and enums only grow at their end.
 
 mod entry;
+mod failure;
 mod instance;
 mod row;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Attempts, Entry, EntryKind, Failure, Message, Name, StepOutcome};
+pub use entry::{
+    Attempt, Attempts, BranchStatus, Completed, Entry, EntryKind, LoopState, Message, Name, StepOutcome,
+};
+pub use failure::{Failure, FailureKind};
 pub use instance::{Input, Origin, Output, State, Status};
 pub use row::{Alarm, IndexRow, Runnable, Seen};
 pub use store::{AcceptedLoss, Held, StoreHeader};

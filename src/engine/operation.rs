@@ -1,0 +1,87 @@
+//! The future behind every verb that waits: asks when it is first polled, then waits for its outcome.
+
+use std::task::{Context, Poll};
+
+use crate::engine::error::Misuse;
+use crate::engine::journal::{Outcome, SharedJournal};
+use crate::engine::request::Request;
+use crate::engine::scope::Scope;
+use crate::location::Location;
+use crate::storage::payload::Codecs;
+use crate::storage::record::{EntryKind, Failure};
+
+/// Where an operation stands in its scope.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// At this name, which may occur once.
+    Named(String),
+    /// At the next place of this name.
+    Next(&'static str),
+}
+
+/// One operation. Dropping it takes back what it asked for.
+pub(crate) struct Operation {
+    scope: Scope,
+    place: Place,
+    location: Option<Location>,
+}
+
+impl Operation {
+    pub(crate) fn new(scope: Scope, place: Place) -> Self {
+        Self { scope, place, location: None }
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(crate) fn codecs(&self) -> &Codecs {
+        self.scope.codecs()
+    }
+
+    /// Where the operation is, as people read it.
+    pub(crate) fn path(&self) -> String {
+        self.location.as_ref().map_or_else(String::new, |location| self.scope.journal().lock().names.path(location))
+    }
+
+    /// Polls; `request` says what to ask for and is called once.
+    pub(crate) fn poll_with(
+        &mut self,
+        cx: &Context<'_>,
+        request: impl FnOnce() -> Result<Request, Misuse>,
+    ) -> Poll<Result<EntryKind, Failure>> {
+        let journal: SharedJournal = self.scope.journal().clone();
+        let mut journal = journal.lock();
+        if self.location.is_none() {
+            let location = match &self.place {
+                Place::Named(name) => journal.locate(self.scope.location(), name),
+                Place::Next(name) => journal.locate_next(self.scope.location(), name),
+            };
+            let asked = location.and_then(|location| {
+                let request = request()?;
+                journal.ask(&location, request, self.scope.is_shielded())?;
+                Ok(location)
+            });
+            match asked {
+                Ok(location) => self.location = Some(location),
+                Err(misuse) => return Poll::Ready(Err(misuse.into())),
+            }
+        }
+        let Some(location) = &self.location else {
+            return Poll::Pending;
+        };
+        match journal.take(location, cx.waker()) {
+            Some(Outcome::Entry(kind)) => Poll::Ready(Ok(kind)),
+            Some(Outcome::Ended(failure)) => Poll::Ready(Err(failure.at(journal.names.path(location)))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        if let Some(location) = &self.location {
+            self.scope.journal().lock().drop_op(location);
+        }
+    }
+}

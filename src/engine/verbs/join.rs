@@ -1,0 +1,189 @@
+//! `ctx.join`: named branches that all run to their end.
+
+use std::future::Future;
+
+use crate::engine::context::Ctx;
+use crate::engine::error::{Result, WorkflowError};
+use crate::engine::scope::Scope;
+use crate::location::Location;
+use crate::storage::record::{BranchStatus, EntryKind, Failure, FailureKind};
+
+/// A named part of a join or a race.
+#[derive(Debug)]
+pub struct Branch<F> {
+    pub(crate) name: String,
+    pub(crate) body: F,
+}
+
+/// A branch: a name, and a closure that is given a context of its own.
+pub fn branch<W, F, Fut, T>(name: &str, body: F) -> Branch<F>
+where
+    F: FnOnce(Ctx<W>) -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
+    Branch { name: name.to_owned(), body }
+}
+
+/// The branches of a join: a tuple of up to eight, or a vector of alike ones.
+pub trait Branches<W> {
+    /// What the join gives: the results, in the same shape.
+    type Output;
+
+    /// Runs all branches to their end.
+    fn run(self, join: JoinScope) -> impl Future<Output = std::result::Result<Self::Output, Failure>> + Send;
+}
+
+/// The scope of a join, and what is recorded of its branches.
+#[derive(Debug, Clone)]
+pub struct JoinScope {
+    scope: Scope,
+    location: Location,
+}
+
+impl JoinScope {
+    fn begin(scope: &Scope, name: &str) -> std::result::Result<Self, Failure> {
+        let mut journal = scope.journal().lock();
+        let location = journal.locate(scope.location(), name)?;
+        journal.know(&location, "join")?;
+        Ok(Self { scope: scope.clone(), location })
+    }
+
+    fn declare(&self, names: &[&str]) -> std::result::Result<Vec<Scope>, Failure> {
+        let mut journal = self.scope.journal().lock();
+        if !journal.entries.contains_key(&self.location) {
+            let branches = names.iter().map(|name| ((*name).to_owned(), BranchStatus::Running)).collect();
+            journal.note(&self.location, EntryKind::Join { branches });
+        }
+        let mut scopes = Vec::with_capacity(names.len());
+        for name in names {
+            let location = journal.locate(&self.location, name)?;
+            if scopes.iter().any(|scope: &Scope| *scope.location() == location) {
+                return Err(Failure::new(FailureKind::Misuse, format!("two branches have the name `{name}`")));
+            }
+            scopes.push(self.scope.inside(location));
+        }
+        Ok(scopes)
+    }
+
+    /// A branch has ended.
+    fn ended(&self, index: usize, completed: bool) {
+        let status = if completed { BranchStatus::Completed } else { BranchStatus::Failed };
+        let mut journal = self.scope.journal().lock();
+        let entry = journal.entries.get(&self.location).map(|entry| entry.kind.clone());
+        if let Some(EntryKind::Join { mut branches }) = entry
+            && branches.get(index).is_some_and(|(_, before)| *before != status)
+        {
+            branches[index].1 = status;
+            journal.note(&self.location, EntryKind::Join { branches });
+        }
+    }
+
+    fn path(&self) -> String {
+        self.scope.journal().lock().names.path(&self.location)
+    }
+
+    fn failed(&self, branches: Vec<(String, Failure)>) -> Failure {
+        let message = format!("{} of the branches failed", branches.len());
+        Failure { branches, ..Failure::new(FailureKind::Branches, message).at(self.path()) }
+    }
+
+    async fn watch<T>(&self, index: usize, body: impl Future<Output = Result<T>>) -> Result<T> {
+        let result = body.await;
+        self.ended(index, result.is_ok());
+        result
+    }
+}
+
+impl<W: 'static> Ctx<W> {
+    /// Runs named branches concurrently, each in a scope of its own, all to their end even if one fails. The error
+    /// says which failed and how.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, branch, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
+    /// let (user, posts) = ctx
+    ///     .join("fetch", (
+    ///         branch("user", |ctx: Ctx<W>| async move { ok(ctx.step("get", || async { ok(1) }).await?) }),
+    ///         branch("posts", |ctx: Ctx<W>| async move { ok(ctx.step("get", || async { ok(2) }).await?) }),
+    ///     ))
+    ///     .await?;
+    /// # ok(user + posts) }
+    /// ```
+    pub async fn join<B: Branches<W>>(&self, name: &str, branches: B) -> std::result::Result<B::Output, Failure> {
+        branches.run(JoinScope::begin(self.scope(), name)?).await
+    }
+}
+
+impl<W, F, Fut, T> Branches<W> for Vec<Branch<F>>
+where
+    W: 'static,
+    F: FnOnce(Ctx<W>) -> Fut + Send,
+    Fut: Future<Output = Result<T>> + Send,
+    T: Send,
+{
+    type Output = Vec<T>;
+
+    async fn run(self, join: JoinScope) -> std::result::Result<Vec<T>, Failure> {
+        let names: Vec<_> = self.iter().map(|branch| branch.name.clone()).collect();
+        let scopes = join.declare(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let bodies = self.into_iter().zip(scopes).enumerate();
+        let running = bodies.map(|(index, (branch, scope))| {
+            let body = (branch.body)(Ctx::new(scope));
+            let join = join.clone();
+            async move { join.watch(index, body).await }
+        });
+        let results = futures_util::future::join_all(running).await;
+        gather(&join, names.into_iter().zip(results))
+    }
+}
+
+fn gather<T>(
+    join: &JoinScope,
+    results: impl Iterator<Item = (String, Result<T>)>,
+) -> std::result::Result<Vec<T>, Failure> {
+    let mut values = Vec::new();
+    let mut failures = Vec::new();
+    for (name, result) in results {
+        match result {
+            Ok(value) => values.push(value),
+            Err(error) => failures.push((name, WorkflowError::into_failure(error))),
+        }
+    }
+    if failures.is_empty() { Ok(values) } else { Err(join.failed(failures)) }
+}
+
+macro_rules! branches {
+    ($($branch:ident $body:ident $future:ident $output:ident $index:tt),+) => {
+        impl<W, $($body, $future, $output),+> Branches<W> for ($(Branch<$body>,)+)
+        where
+            W: 'static,
+            $($body: FnOnce(Ctx<W>) -> $future + Send,
+            $future: Future<Output = Result<$output>> + Send,
+            $output: Send,)+
+        {
+            type Output = ($($output,)+);
+
+            async fn run(self, join: JoinScope) -> std::result::Result<Self::Output, Failure> {
+                let names = [$(self.$index.name.clone()),+];
+                let scopes = join.declare(&names.each_ref().map(String::as_str))?;
+                let results = futures_util::join!($(
+                    join.watch($index, (self.$index.body)(Ctx::new(scopes[$index].clone())))
+                ),+);
+                let mut failures = Vec::new();
+                $(if let Err(error) = &results.$index {
+                    failures.push((names[$index].clone(), error.failure().clone()));
+                })+
+                match results {
+                    ($(Ok($branch),)+) => Ok(($($branch,)+)),
+                    _ => Err(join.failed(failures)),
+                }
+            }
+        }
+    };
+}
+
+branches!(a A FA TA 0, b B FB TB 1);
+branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2);
+branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3);
+branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4);
+branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4, f F FF TF 5);

@@ -1,0 +1,143 @@
+//! `ctx.race`: named branches of which the first to complete wins.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
+
+use crate::engine::context::Ctx;
+use crate::engine::error::{Result, WorkflowError};
+use crate::engine::scope::Scope;
+use crate::engine::verbs::join::Branch;
+use crate::location::Location;
+use crate::storage::record::{EntryKind, Failure, FailureKind};
+
+/// The branch that won a race, and what it gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Winner<T> {
+    /// The name of the branch.
+    pub name: String,
+    /// What it gave.
+    pub value: T,
+}
+
+/// A branch on its way.
+type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// The branches of a race, with their types taken off: a tuple of up to six, or a vector of alike ones.
+pub trait Contestants<'a, W, T> {
+    /// The branches by name.
+    fn contestants(self) -> Vec<(String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)>;
+}
+
+impl<W: 'static> Ctx<W> {
+    /// Runs named branches concurrently until the first completes. The others are dropped: their running steps are
+    /// cancelled, their sleeps lose their alarms, their waits take no message. A branch that fails drops out; if all
+    /// fail, the error has them all.
+    pub async fn race<'a, T>(
+        &self,
+        name: &str,
+        branches: impl Contestants<'a, W, T>,
+    ) -> std::result::Result<Winner<T>, Failure> {
+        let scope = self.scope();
+        let location = {
+            let mut journal = scope.journal().lock();
+            let location = journal.locate(scope.location(), name)?;
+            journal.know(&location, "race")?;
+            if !journal.entries.contains_key(&location) {
+                journal.note(&location, EntryKind::Race { winner: None });
+            }
+            location
+        };
+        let mut running = begin(scope, &location, branches.contestants())?;
+        let mut failures = Vec::new();
+        let winner = std::future::poll_fn(|cx| {
+            let mut at = 0;
+            while at < running.len() {
+                match running[at].1.as_mut().poll(cx) {
+                    Poll::Pending => at += 1,
+                    Poll::Ready(Ok(value)) => return Poll::Ready(Some((running[at].0.clone(), value))),
+                    Poll::Ready(Err(error)) => {
+                        let (name, _) = running.remove(at);
+                        failures.push((name, WorkflowError::into_failure(error)));
+                    }
+                }
+            }
+            if running.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+        })
+        .await;
+        drop(running);
+        let Some((name, value)) = winner else {
+            let path = scope.journal().lock().names.path(&location);
+            let failure = Failure::new(FailureKind::Branches, "every branch failed").at(path);
+            return Err(Failure { branches: failures, ..failure });
+        };
+        settle(scope, &location, &name);
+        Ok(Winner { name, value })
+    }
+}
+
+fn begin<'a, W, T>(
+    scope: &Scope,
+    location: &Location,
+    branches: Vec<(String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)>,
+) -> std::result::Result<Vec<(String, Running<'a, T>)>, Failure> {
+    let mut running = Vec::with_capacity(branches.len());
+    for (name, body) in branches {
+        let location = scope.journal().lock().locate(location, &name)?;
+        running.push((name, body(Ctx::new(scope.inside(location)))));
+    }
+    Ok(running)
+}
+
+/// Records the winner, or compares it with the one that is recorded.
+fn settle(scope: &Scope, location: &Location, name: &str) {
+    let mut journal = scope.journal().lock();
+    match journal.entries.get(location).map(|entry| entry.kind.clone()) {
+        Some(EntryKind::Race { winner: Some(recorded) }) if recorded != name => {
+            journal.diverge(location, "race with another winner");
+        }
+        Some(EntryKind::Race { winner: Some(_) }) => {}
+        _ => journal.note(location, EntryKind::Race { winner: Some(name.to_owned()) }),
+    }
+}
+
+impl<'a, W, T, F, Fut> Contestants<'a, W, T> for Vec<Branch<F>>
+where
+    F: FnOnce(Ctx<W>) -> Fut + Send + 'a,
+    Fut: Future<Output = Result<T>> + Send + 'a,
+{
+    fn contestants(self) -> Vec<(String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)> {
+        self.into_iter().map(Branch::boxed).collect()
+    }
+}
+
+impl<F> Branch<F> {
+    fn boxed<'a, W, T, Fut>(self) -> (String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)
+    where
+        F: FnOnce(Ctx<W>) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<T>> + Send + 'a,
+    {
+        let body = self.body;
+        (self.name, Box::new(move |ctx| Box::pin(body(ctx))))
+    }
+}
+
+macro_rules! contestants {
+    ($($body:ident $future:ident $index:tt),+) => {
+        impl<'a, W, T, $($body, $future),+> Contestants<'a, W, T> for ($(Branch<$body>,)+)
+        where
+            $($body: FnOnce(Ctx<W>) -> $future + Send + 'a,
+            $future: Future<Output = Result<T>> + Send + 'a,)+
+        {
+            fn contestants(self) -> Vec<(String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)> {
+                vec![$(self.$index.boxed()),+]
+            }
+        }
+    };
+}
+
+contestants!(A FA 0, B FB 1);
+contestants!(A FA 0, B FB 1, C FC 2);
+contestants!(A FA 0, B FB 1, C FC 2, D FD 3);
+contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4);
+contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4, F FF 5);

@@ -1,0 +1,193 @@
+//! `ctx.repeat`: the durable loop.
+//!
+//! The body is given the state and returns the next one, or breaks with a value. Every so many iterations the state
+//! is recorded, and what lies before it never has to be replayed again; every so many, the history of old iterations
+//! is removed. So a loop of a million iterations costs no more disk, memory or replay than one of a hundred.
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::engine::context::Ctx;
+use crate::engine::error::{Misuse, Result};
+use crate::location::{Location, Segment};
+use crate::storage::payload::Payload;
+use crate::storage::record::{EntryKind, LoopState};
+
+/// How an iteration ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loop<S, T> {
+    /// Go on with this state.
+    Continue(S),
+    /// End the loop with this value.
+    Break(T),
+}
+
+/// A loop on its way; await it.
+#[must_use = "a loop does nothing until it is awaited"]
+pub struct Repeat<'a, W, S, T, F> {
+    ctx: Ctx<W>,
+    name: String,
+    state: S,
+    body: F,
+    commit_interval: u64,
+    history_every: u64,
+    history_keep: u64,
+    output: PhantomData<fn() -> &'a T>,
+}
+
+impl<W: 'static> Ctx<W> {
+    /// Repeats `body` until it breaks. Each iteration is a scope of its own.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Loop, Result, Workflow, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
+    /// let total = ctx
+    ///     .repeat("pages", 0, |ctx: Ctx<W>, page: u32| async move {
+    ///         let last = ctx.step("fetch", move || async move { ok(page >= 9) }).await?;
+    ///         ok(if last { Loop::Break(page) } else { Loop::Continue(page + 1) })
+    ///     })
+    ///     .await?;
+    /// # ok(total) }
+    /// ```
+    pub fn repeat<'a, S, T, F, Fut>(&self, name: &str, state: S, body: F) -> Repeat<'a, W, S, T, F>
+    where
+        S: Serialize + DeserializeOwned + Send + 'a,
+        T: Serialize + DeserializeOwned + Send + 'a,
+        F: FnMut(Ctx<W>, S) -> Fut + Send + 'a,
+        Fut: Future<Output = Result<Loop<S, T>>> + Send + 'a,
+    {
+        Repeat {
+            ctx: self.clone(),
+            name: name.to_owned(),
+            state,
+            body,
+            commit_interval: 20,
+            history_every: 20,
+            history_keep: 20,
+            output: PhantomData,
+        }
+    }
+}
+
+impl<W, S, T, F> Repeat<'_, W, S, T, F> {
+    /// Records the state every so many iterations.
+    pub fn commit_interval(self, iterations: u64) -> Self {
+        Self { commit_interval: iterations.max(1), ..self }
+    }
+
+    /// Removes the history of old iterations every so many iterations.
+    pub fn history_every(self, iterations: u64) -> Self {
+        Self { history_every: iterations.max(1), ..self }
+    }
+
+    /// Keeps the history of so many iterations.
+    pub fn history_keep(self, iterations: u64) -> Self {
+        Self { history_keep: iterations, ..self }
+    }
+}
+
+impl<'a, W, S, T, F, Fut> IntoFuture for Repeat<'a, W, S, T, F>
+where
+    W: 'static,
+    S: Serialize + DeserializeOwned + Send + 'a,
+    T: Serialize + DeserializeOwned + Send + 'a,
+    F: FnMut(Ctx<W>, S) -> Fut + Send + 'a,
+    Fut: Future<Output = Result<Loop<S, T>>> + Send + 'a,
+{
+    type Output = Result<T>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// A loop that has found its place.
+struct Begun {
+    location: Location,
+    name: u32,
+    recorded: LoopState,
+}
+
+impl<W: 'static, S, T, F> Repeat<'_, W, S, T, F>
+where
+    S: Serialize + DeserializeOwned + Send,
+    T: Serialize + DeserializeOwned + Send,
+{
+    async fn run<Fut>(mut self) -> Result<T>
+    where
+        F: FnMut(Ctx<W>, S) -> Fut + Send,
+        Fut: Future<Output = Result<Loop<S, T>>> + Send,
+    {
+        let codecs = self.ctx.scope().codecs().clone();
+        let mut begun = self.begin(codecs.pack(&self.state)?)?;
+        if let Some(output) = &begun.recorded.output {
+            return Ok(codecs.unpack(output)?);
+        }
+        let mut state: S = codecs.unpack(&begun.recorded.state)?;
+        let mut iteration = begun.recorded.iteration;
+        loop {
+            let inside = begun.location.child(Segment::Iteration { name: begun.name, number: iteration })?;
+            let ctx = Ctx::new(self.ctx.scope().inside(inside.clone()));
+            let next = (self.body)(ctx, state).await?;
+            self.ctx.scope().journal().lock().leave(&inside);
+            iteration += 1;
+            match next {
+                Loop::Continue(next) => {
+                    if iteration.is_multiple_of(self.commit_interval) {
+                        begun.recorded.iteration = iteration;
+                        begun.recorded.state = codecs.pack(&next)?;
+                        self.record(&mut begun);
+                    }
+                    state = next;
+                }
+                Loop::Break(value) => {
+                    begun.recorded.iteration = iteration;
+                    begun.recorded.output = Some(codecs.pack(&value)?);
+                    self.record(&mut begun);
+                    return Ok(value);
+                }
+            }
+        }
+    }
+
+    fn begin(&self, state: Payload) -> Result<Begun> {
+        let scope = self.ctx.scope();
+        let mut journal = scope.journal().lock();
+        let location = journal.locate(scope.location(), &self.name).map_err(crate::storage::record::Failure::from)?;
+        journal.know(&location, "loop").map_err(crate::storage::record::Failure::from)?;
+        let name = journal.names.index(&self.name).map_err(|error| crate::storage::record::Failure::from(Misuse::from(error)))?;
+        let recorded = match journal.entries.get(&location).map(|entry| entry.kind.clone()) {
+            Some(EntryKind::Loop(recorded)) => recorded,
+            _ => {
+                let recorded = LoopState { iteration: 0, state, kept_from: 0, output: None };
+                journal.note(&location, EntryKind::Loop(recorded.clone()));
+                recorded
+            }
+        };
+        // What lies before the recorded state is over: its completions have nobody to be delivered to.
+        let over = if recorded.output.is_some() { u64::MAX } else { recorded.iteration };
+        journal.leave_iterations(&location, name, over);
+        Ok(Begun { location, name, recorded })
+    }
+
+    /// Records where the loop stands, and removes the history of iterations that are not kept.
+    fn record(&self, begun: &mut Begun) {
+        let mut journal = self.ctx.scope().journal().lock();
+        let LoopState { iteration, kept_from, output, .. } = &begun.recorded;
+        let keep_from = iteration.saturating_sub(self.history_keep);
+        if keep_from >= kept_from.saturating_add(if output.is_some() { 1 } else { self.history_every }) {
+            for number in *kept_from..keep_from {
+                if let Ok(old) = begun.location.child(Segment::Iteration { name: begun.name, number }) {
+                    journal.trim(&old);
+                }
+            }
+            begun.recorded.kept_from = keep_from;
+        }
+        journal.note(&begun.location, EntryKind::Loop(begun.recorded.clone()));
+    }
+}

@@ -1,0 +1,26 @@
+//! `ctx.shield` and `ctx.is_cancelled`: code that a cancellation does not reach.
+
+use crate::engine::context::Ctx;
+
+impl<W> Ctx<W> {
+    /// A context whose operations go on although the instance was cancelled or ran out of time: for cleaning up.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
+    /// if let Err(error) = ctx.sleep("wait", "30d").await {
+    ///     ctx.shield().step("release", || async { ok(()) }).await?;
+    ///     return Err(error.into());
+    /// }
+    /// # ok(()) }
+    /// ```
+    #[must_use]
+    pub fn shield(&self) -> Self {
+        Self::new(self.scope().shielded())
+    }
+
+    /// Whether the instance was asked to end, as far as the code has got.
+    pub fn is_cancelled(&self) -> bool {
+        self.scope().journal().lock().ended.is_some()
+    }
+}

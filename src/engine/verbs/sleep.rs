@@ -1,0 +1,63 @@
+//! `ctx.sleep` and `ctx.sleep_until`: waits for a point in time.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::duration::{IntoDuration, InvalidDuration};
+use crate::engine::context::Ctx;
+use crate::engine::error::Misuse;
+use crate::engine::operation::{Operation, Place};
+use crate::engine::request::{Request, Until};
+use crate::storage::record::Failure;
+
+/// A sleep on its way; await it.
+#[must_use = "a sleep does nothing until it is awaited"]
+pub struct Sleep {
+    operation: Operation,
+    until: Result<Until, InvalidDuration>,
+}
+
+impl<W> Ctx<W> {
+    /// Sleeps, without costing anything while it does, across restarts. The end is fixed when the sleep is first
+    /// reached: a restart neither shortens nor prolongs it.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
+    /// ctx.sleep("cooling off", "24 hours").await?;
+    /// # ok(()) }
+    /// ```
+    pub fn sleep(&self, name: &str, duration: impl IntoDuration) -> Sleep {
+        self.sleeping(name, duration.into_duration().map(Until::After))
+    }
+
+    /// Sleeps until a time. One that has passed returns at once, and is recorded.
+    pub fn sleep_until(&self, name: &str, time: SystemTime) -> Sleep {
+        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let checked = since_epoch.into_duration();
+        self.sleeping(name, checked.map(|at| Until::At(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))))
+    }
+
+    fn sleeping(&self, name: &str, until: Result<Until, InvalidDuration>) -> Sleep {
+        Sleep { operation: Operation::new(self.scope().clone(), Place::Named(name.to_owned())), until }
+    }
+}
+
+impl Future for Sleep {
+    type Output = Result<(), Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let request = || Ok(Request::Sleep(this.until.clone().map_err(Misuse::from)?));
+        ready!(this.operation.poll_with(cx, request))?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl std::fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sleep").field("until", &self.until).finish_non_exhaustive()
+    }
+}

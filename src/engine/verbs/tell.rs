@@ -1,0 +1,27 @@
+//! `ctx.now`, `ctx.random`, `ctx.uuid`: what would differ from run to run, made the same.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::engine::context::Ctx;
+
+impl<W> Ctx<W> {
+    /// The time at which the last thing that the code has seen was decided. It goes on with every completed
+    /// operation, and replay tells the same.
+    pub fn now(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.scope().now_ms())
+    }
+
+    /// A random number that is the same in replay: drawn from the instance, the run, and the place in the code.
+    pub fn random(&self) -> u64 {
+        self.scope().draw()
+    }
+
+    /// A random UUID (version 4) that is the same in replay, as text.
+    pub fn uuid(&self) -> String {
+        let mut bytes = [self.random().to_be_bytes(), self.random().to_be_bytes()].concat();
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+}

@@ -1,0 +1,62 @@
+//! `ctx.version`, `ctx.patched`, `ctx.removed`: changing code under running instances.
+
+use crate::engine::context::Ctx;
+use crate::storage::record::{EntryKind, Failure};
+
+impl<W> Ctx<W> {
+    /// The version of the code that this instance began with.
+    pub fn instance_version(&self) -> u32 {
+        self.scope().facts().version
+    }
+
+    /// Which version of a change this instance follows: the latest, if it comes here for the first time, and from
+    /// then on always the same; 1, if it had passed this place before the change existed.
+    pub fn version(&self, change: &str, latest: u32) -> Result<u32, Failure> {
+        let mut journal = self.scope().journal().lock();
+        let location = journal.locate(self.scope().location(), change)?;
+        // Asked before the gate itself becomes known: is there anything in the past that the code has yet to reach?
+        let recorded = journal.entries.get(&location).map(|entry| entry.kind.clone());
+        let caught_up = journal.caught_up();
+        match recorded {
+            Some(EntryKind::Version { version }) => {
+                journal.know(&location, "version")?;
+                Ok(version)
+            }
+            Some(_) => {
+                journal.know(&location, "version")?;
+                Ok(1)
+            }
+            None if !caught_up => {
+                journal.know(&location, "version")?;
+                Ok(1)
+            }
+            None => {
+                journal.know(&location, "version")?;
+                journal.note(&location, EntryKind::Version { version: latest });
+                journal.observed_undurable = true;
+                Ok(latest)
+            }
+        }
+    }
+
+    /// Whether this instance follows a change: the boolean form of [`Ctx::version`].
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
+    /// if ctx.patched("send the receipt")? {
+    ///     ctx.step("receipt", || async { ok(()) }).await?;
+    /// }
+    /// # ok(()) }
+    /// ```
+    pub fn patched(&self, change: &str) -> Result<bool, Failure> {
+        Ok(self.version(change, 2)? > 1)
+    }
+
+    /// Accounts for an operation whose code is gone: history may have it here, whatever it was.
+    pub fn removed(&self, name: &str) -> Result<(), Failure> {
+        let mut journal = self.scope().journal().lock();
+        let location = journal.locate(self.scope().location(), name)?;
+        Ok(journal.remove(&location)?)
+    }
+}
