@@ -1,6 +1,11 @@
 //! `verify` reports everything that is wrong, each thing under its name and for the instance it belongs to, and
 //! changes nothing. FAULTS 11, 77, 78.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by unwrapping it, in its helpers too"
+)]
+
 mod stores;
 
 use everstep::Shard;
@@ -85,7 +90,10 @@ fn broken_envelopes_are_told_apart() {
     finds(with([stored.as_slice(), &[0]].concat()), &[Fault::TrailingBytes]);
     let elsewhere = value::encode(&victim(history(0)).pack(), &Plan::new("victim").entry(1));
     finds(with(elsewhere), &[Fault::WrongKey]);
-    finds(with(value::encode(&entry().pack(), &Name("no entry".into()))), &[Fault::WrongType]);
+    finds(
+        with(value::encode(&entry().pack(), &Name("no entry".into()))),
+        &[Fault::WrongType],
+    );
     finds(with(value::encode(&entry().pack(), &Newer)), &[Fault::NewerVersion]);
     finds(with(value::encode(&entry().pack(), &NotAnEntry)), &[Fault::Malformed]);
 }
@@ -143,7 +151,15 @@ fn every_row_is_read() {
 fn keys_that_nobody_packs_are_found_wherever_they_lie() {
     let inside = [victim(Local::Name(0)).pack(), vec![0x02, b'x', 0]].concat();
     finds(move |batch| batch.set(&inside, b""), &[Fault::InvalidKey]);
-    for key in [&[0][..], b"\x02other\0", b"\x14\x15\x09", b"\x14\xff", b"\x15\x07\x15\x02", b"zzz", &[0xff; 100]] {
+    for key in [
+        &[0][..],
+        b"\x02other\0",
+        b"\x14\x15\x09",
+        b"\x14\xff",
+        b"\x15\x07\x15\x02",
+        b"zzz",
+        &[0xff; 100],
+    ] {
         let report = report(|batch| batch.set(key, b"value"));
         assert_eq!(report.faults.get(&Fault::InvalidKey), Some(&1), "{key:x?}: {report}");
         assert_eq!(report.total(), 1, "{key:x?}: {report}");
@@ -156,8 +172,14 @@ fn alarms_and_states_agree() {
         move |batch: &mut Batch| set(batch, &Key::Alarm(SHARD, at, instance.into()), &Alarm { revision: 7 })
     };
     finds(alarm(6_000, "victim"), &[Fault::StaleAlarm]);
-    finds(delete(Key::Alarm(SHARD, 5_000, "victim".into())), &[Fault::MissingAlarm]);
-    finds(state(|state| state.alarm_at_ms = Some(7_000)), &[Fault::MissingAlarm, Fault::StaleAlarm]);
+    finds(
+        delete(Key::Alarm(SHARD, 5_000, "victim".into())),
+        &[Fault::MissingAlarm],
+    );
+    finds(
+        state(|state| state.alarm_at_ms = Some(7_000)),
+        &[Fault::MissingAlarm, Fault::StaleAlarm],
+    );
     finds(state(|state| state.alarm_at_ms = None), &[Fault::StaleAlarm]);
     let report = report(alarm(6_000, "nobody"));
     assert_eq!(report.findings[0].fault, Fault::OrphanAlarm, "{report}");
@@ -173,8 +195,14 @@ fn the_index_and_the_instances_agree() {
     };
     let at = |ms, id: &'static str| Key::Index(SHARD, ms, id.into());
     finds(delete(at(1_000, "victim")), &[Fault::MissingIndex]);
-    finds(|batch| set(batch, &at(1_000, "victim"), &row(Status::Running)), &[Fault::IndexDiffers]);
-    finds(|batch| set(batch, &at(1_001, "victim"), &row(Status::Sleeping)), &[Fault::IndexTime]);
+    finds(
+        |batch| set(batch, &at(1_000, "victim"), &row(Status::Running)),
+        &[Fault::IndexDiffers],
+    );
+    finds(
+        |batch| set(batch, &at(1_001, "victim"), &row(Status::Sleeping)),
+        &[Fault::IndexTime],
+    );
     finds(
         |batch| {
             let origin = Origin {
@@ -186,19 +214,30 @@ fn the_index_and_the_instances_agree() {
         &[Fault::MissingIndex, Fault::IndexTime],
     );
     let report = report(|batch| set(batch, &at(1_000, "nobody"), &row(Status::Running)));
-    assert_eq!(report.faults.keys().collect::<Vec<_>>(), [&Fault::OrphanIndex], "{report}");
+    assert_eq!(
+        report.faults.keys().collect::<Vec<_>>(),
+        [&Fault::OrphanIndex],
+        "{report}"
+    );
 }
 
 #[test]
 fn what_names_an_instance_names_one_that_is_there() {
     let report = report(|batch| {
-        set(batch, &Key::Runnable(SHARD, "nobody".into()), &Runnable { activations: 0 });
+        set(
+            batch,
+            &Key::Runnable(SHARD, "nobody".into()),
+            &Runnable { activations: 0 },
+        );
         let seen = Seen { epoch: 1, number: 1 };
         set(batch, &Key::Dedup(SHARD, "nobody".into(), "m".into()), &seen);
     });
     let faults: Vec<_> = report.faults.keys().copied().collect();
     assert_eq!(faults, [Fault::OrphanDedup, Fault::OrphanRunnable], "{report}");
-    finds(state(|state| state.status = Status::Failed), &[Fault::IndexDiffers, Fault::RunnableEnded]);
+    finds(
+        state(|state| state.status = Status::Failed),
+        &[Fault::IndexDiffers, Fault::RunnableEnded],
+    );
 }
 
 #[test]
@@ -211,8 +250,14 @@ fn histories_are_whole() {
         order: Some(1),
         kind: EntryKind::Step(None),
     };
-    finds(move |batch| set(batch, &victim(history(2)), &twice), &[Fault::OrderTwice]);
-    finds(|batch| set(batch, &victim(Local::Name(5)), &Name("far".into())), &[Fault::NameGap]);
+    finds(
+        move |batch| set(batch, &victim(history(2)), &twice),
+        &[Fault::OrderTwice],
+    );
+    finds(
+        |batch| set(batch, &victim(Local::Name(5)), &Name("far".into())),
+        &[Fault::NameGap],
+    );
     finds(delete(victim(Local::Name(1))), &[Fault::NameGap, Fault::UnknownName]);
     finds(delete(victim(Local::Name(2))), &[Fault::UnknownName]);
 }
@@ -224,7 +269,10 @@ fn the_facts_are_there() {
     let report = report(delete(victim(Local::Meta(Meta::State))));
     assert_eq!(report.faults.get(&Fault::MissingState), Some(&1), "{report}");
     assert!(
-        report.findings.iter().all(|finding| finding.instance.as_deref() == Some("victim")),
+        report
+            .findings
+            .iter()
+            .all(|finding| finding.instance.as_deref() == Some("victim")),
         "{report}"
     );
 }
@@ -272,7 +320,10 @@ fn all_are_counted_and_the_first_are_listed() {
     assert_eq!(report.faults[&Fault::WrongType], 1);
     assert_eq!(report.findings.len(), everstep::limits::FINDINGS_MAX);
     let text = report.to_string();
-    assert!(text.contains("3002 things are wrong") && text.ends_with("and 2002 more"), "{text}");
+    assert!(
+        text.contains("3002 things are wrong") && text.ends_with("and 2002 more"),
+        "{text}"
+    );
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["faults"]["orphan_runnable"], 3_000);
 }
@@ -294,7 +345,10 @@ fn a_closed_store_is_verified_without_taking_it_over() {
     let path = url(directory.path(), "data");
     let error = OpenOptions::new().verify(&path).unwrap_err();
     assert_eq!(error.code(), "ES0203");
-    assert!(!directory.path().join("data").exists(), "nothing is made where nothing was");
+    assert!(
+        !directory.path().join("data").exists(),
+        "nothing is made where nothing was"
+    );
     let open = OpenOptions::new().open(&path).unwrap();
     Plan::new("good").make(&open);
     assert_eq!(OpenOptions::new().verify(&path).unwrap_err().code(), "ES0205");
@@ -302,7 +356,10 @@ fn a_closed_store_is_verified_without_taking_it_over() {
     let watermark = std::fs::read(directory.path().join("data/watermark")).unwrap();
     let report = OpenOptions::new().verify(&path).unwrap();
     assert!(report.is_clean(), "{report}");
-    assert_eq!(std::fs::read(directory.path().join("data/watermark")).unwrap(), watermark);
+    assert_eq!(
+        std::fs::read(directory.path().join("data/watermark")).unwrap(),
+        watermark
+    );
     std::fs::remove_file(directory.path().join("data/watermark")).unwrap();
     let report = OpenOptions::new().verify(&path).unwrap();
     assert_eq!(report.faults.keys().collect::<Vec<_>>(), [&Fault::NoWatermark]);
@@ -313,13 +370,18 @@ fn a_closed_store_is_verified_without_taking_it_over() {
 fn a_change_in_between_wins_over_the_rebuilding() {
     let store = Reachable::new(1);
     let open = store.open();
-    let plans: Vec<_> = (0..300).map(|number| Plan::new(&format!("instance {number:03}"))).collect();
+    let plans: Vec<_> = (0..300)
+        .map(|number| Plan::new(&format!("instance {number:03}")))
+        .collect();
     for plan in &plans {
         plan.make(&open);
     }
     open.close().unwrap();
     let wipe = |batch: &mut Batch| {
-        let (start, end) = (Key::Index(SHARD, 0, "".into()).pack(), Key::Index(SHARD, 9_000, "".into()).pack());
+        let (start, end) = (
+            Key::Index(SHARD, 0, "".into()).pack(),
+            Key::Index(SHARD, 9_000, "".into()).pack(),
+        );
         batch.delete_range(&start, &end);
     };
     store.tamper(SHARD, wipe);
@@ -356,7 +418,10 @@ fn the_index_is_rebuilt_from_the_instances() {
     for shard in [Shard(0), Shard(1)] {
         store.tamper(shard, |batch| {
             // All rows of this shard are lost, and there are rows of nobody and at the wrong time.
-            let (start, end) = (Key::Index(shard, 0, "".into()).pack(), Key::Index(shard, 1_000, "".into()).pack());
+            let (start, end) = (
+                Key::Index(shard, 0, "".into()).pack(),
+                Key::Index(shard, 1_000, "".into()).pack(),
+            );
             batch.delete_range(&start, &end);
             let row = IndexRow {
                 workflow: "wrong".into(),
@@ -387,5 +452,9 @@ fn the_index_is_rebuilt_from_the_instances() {
     let report = open.verify().unwrap();
     assert!(report.is_clean(), "{report}");
     assert_eq!(export(&open), before);
-    assert_eq!(open.rebuild_index().unwrap(), Default::default(), "there is nothing left to do");
+    assert_eq!(
+        open.rebuild_index().unwrap(),
+        Default::default(),
+        "there is nothing left to do"
+    );
 }

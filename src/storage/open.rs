@@ -185,11 +185,7 @@ impl OpenOptions {
             .collect();
         // Before the first row is migrated the file says the new format: an older release, which reads it before it
         // touches anything, refuses the store from here on.
-        parts.watermark = Some(Watermark::create(
-            &directory.watermark(),
-            self.formats.current,
-            &marks,
-        )?);
+        parts.watermark = Some(Watermark::create(&directory.watermark(), self.formats.current, &marks)?);
         directory.make_private()?;
         parts.directory = Some(directory);
         Ok(parts)
@@ -318,11 +314,7 @@ impl OpenOptions {
 
 /// Opens an engine. One that does not open, and whose making was cut short, is made anew: the watermark at zero says
 /// that nothing in it was ever acknowledged.
-fn open_or_begin_again(
-    path: &Path,
-    marks: Option<&[Mark]>,
-    open: OpenEngine,
-) -> Result<Arc<dyn Engine>> {
+fn open_or_begin_again(path: &Path, marks: Option<&[Mark]>, open: OpenEngine) -> Result<Arc<dyn Engine>> {
     let began = marks.is_none_or(|marks| marks.iter().any(|mark| mark.position.sequence > 0));
     match open(path) {
         Err(error) if !began => {

@@ -5,10 +5,13 @@
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use everstep::location::{Location, Segment};
 use everstep::storage::batch::Batch;
-use everstep::storage::engine::{Engine, Group, Owner, Position};
+use everstep::storage::engine::{
+    CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Scan, Snapshot, Visit,
+};
 use everstep::storage::engines::Fjall;
 use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::Payload;
@@ -162,7 +165,7 @@ pub(crate) fn failure() -> Failure {
 
 /// The place of an entry: every other one inside of a loop.
 pub(crate) fn history(number: u32) -> Local<'static> {
-    let segment = if number % 2 == 0 {
+    let segment = if number.is_multiple_of(2) {
         Segment::Name(number)
     } else {
         Segment::Iteration {
@@ -231,5 +234,81 @@ impl Reachable {
         let key = Key::Position(shard);
         let held: everstep::storage::record::Held = value::decode(&key.pack(), &self.value(&key)).unwrap();
         held.sequence
+    }
+}
+
+/// An engine that lets a number of commits and scanned rows through, and dies at the next one.
+#[derive(Debug)]
+pub(crate) struct Mortal {
+    pub(crate) engine: Arc<Fjall>,
+    pub(crate) commits: AtomicU32,
+    pub(crate) rows: Arc<AtomicU32>,
+}
+
+impl Mortal {
+    pub(crate) fn new(engine: &Arc<Fjall>, commits: u32, rows: u32) -> Arc<Self> {
+        Arc::new(Self {
+            engine: Arc::clone(engine),
+            commits: AtomicU32::new(commits),
+            rows: Arc::new(AtomicU32::new(rows)),
+        })
+    }
+}
+
+fn spend(left: &AtomicU32) -> std::io::Result<()> {
+    let spent = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+    spent.map(drop).map_err(|_| std::io::Error::other("killed"))
+}
+
+impl Engine for Mortal {
+    fn limits(&self) -> EngineLimits {
+        self.engine.limits()
+    }
+
+    fn acquire(&self, shard: Shard, owner: Owner) -> Result<Lease, CommitError> {
+        self.engine.acquire(shard, owner)
+    }
+
+    fn position(&self, lease: &Lease) -> Result<Position, CommitError> {
+        self.engine.position(lease)
+    }
+
+    fn commit(&self, group: &Group<'_>) -> Result<(), CommitError> {
+        spend(&self.commits).map_err(CommitError::Unavailable)?;
+        self.engine.commit(group)
+    }
+
+    fn get(&self, shard: Shard, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        self.engine.get(shard, key)
+    }
+
+    fn snapshot(&self, shard: Shard) -> Result<Box<dyn Snapshot>, ReadError> {
+        Ok(Box::new(MortalView {
+            snapshot: self.engine.snapshot(shard)?,
+            rows: Arc::clone(&self.rows),
+        }))
+    }
+}
+
+struct MortalView {
+    snapshot: Box<dyn Snapshot>,
+    rows: Arc<AtomicU32>,
+}
+
+impl Snapshot for MortalView {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        self.snapshot.get(key)
+    }
+
+    fn scan(&self, scan: &Scan<'_>, visit: &mut Visit<'_>) -> Result<(), ReadError> {
+        let mut alive = Ok(());
+        self.snapshot.scan(scan, &mut |key, value| {
+            alive = spend(&self.rows);
+            match alive {
+                Ok(()) => visit(key, value),
+                Err(_) => std::ops::ControlFlow::Break(()),
+            }
+        })?;
+        alive.map_err(ReadError::Unavailable)
     }
 }

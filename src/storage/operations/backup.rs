@@ -160,7 +160,10 @@ fn discard(partial: &Path) -> Result<()> {
     };
     for file in listing {
         let name = file.map_err(Error::io("list", partial))?.file_name();
-        if !["lock", "watermark", "watermark.new", "fjall", "sled"].iter().any(|known| name == *known) {
+        if !["lock", "watermark", "watermark.new", "fjall", "sled"]
+            .iter()
+            .any(|known| name == *known)
+        {
             return Err(Error::NotEmpty {
                 what: partial.display().to_string(),
             });

@@ -10,11 +10,11 @@ use crate::storage::value;
 
 /// Checks the store header.
 pub(super) fn header(verifier: &mut Verifier<'_>, row: &Row) -> Result<()> {
-    if let Ok(header) = value::decode::<StoreHeader>(&row.key, &row.value) {
-        if let Some(importing) = header.importing {
-            let detail = "an import was cut short".into();
-            verifier.find(Fault::ImportUnfinished, importing.instance.as_deref(), &row.key, detail);
-        }
+    if let Ok(header) = value::decode::<StoreHeader>(&row.key, &row.value)
+        && let Some(importing) = header.importing
+    {
+        let detail = "an import was cut short".into();
+        verifier.find(Fault::ImportUnfinished, importing.instance.as_deref(), &row.key, detail);
     }
     Ok(())
 }
@@ -44,7 +44,10 @@ pub(super) fn row(verifier: &mut Verifier<'_>, key: &Key<'_>, row: &Row) -> Resu
         (Key::Dedup(..), Look::Missing) => find(Fault::OrphanDedup, gone()),
         (Key::Runnable(..), Look::Missing) => find(Fault::OrphanRunnable, gone()),
         (Key::Runnable(..), Look::Found(state)) if state.status.is_terminal() => {
-            find(Fault::RunnableEnded, format!("the instance has ended: {}", state.status));
+            find(
+                Fault::RunnableEnded,
+                format!("the instance has ended: {}", state.status),
+            );
         }
         _ => {}
     }
@@ -55,11 +58,11 @@ pub(super) fn row(verifier: &mut Verifier<'_>, key: &Key<'_>, row: &Row) -> Resu
 /// instance's side.
 fn index(verifier: &mut Verifier<'_>, at: u64, instance: &str, row: &Row) -> Result<()> {
     let origin = look::<Origin>(verifier.snapshot, &meta(verifier, instance, Meta::Origin))?;
-    if let Look::Found(origin) = origin {
-        if origin.created_at_ms != at {
-            let detail = format!("the instance was created at {}", origin.created_at_ms);
-            verifier.find(Fault::IndexTime, Some(instance), &row.key, detail);
-        }
+    if let Look::Found(origin) = origin
+        && origin.created_at_ms != at
+    {
+        let detail = format!("the instance was created at {}", origin.created_at_ms);
+        verifier.find(Fault::IndexTime, Some(instance), &row.key, detail);
     }
     Ok(())
 }

@@ -12,12 +12,14 @@
 //! ends the import with its number; what was read of it is never more than a line may have.
 
 use std::io::{BufRead, Read};
+use std::sync::Arc;
 
 use serde::Serialize;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::ids::InstanceId;
 use crate::limits::{ARRIVAL_EPOCH_MAX, IMPORT_LINE_BYTES_MAX};
+use crate::storage::engine::Engine;
 use crate::storage::error::{Error, Refusal, Result};
 use crate::storage::key::{self, Key, Local, Meta};
 use crate::storage::open::{FORMAT, OpenOptions, Place};
@@ -47,7 +49,12 @@ impl OpenOptions {
         self.import_place(Place::find(url)?, file)
     }
 
-    pub(super) fn import_place(&self, place: Place, file: &mut dyn BufRead) -> Result<(Store, Imported)> {
+    /// The same on an engine that needs no directory of ours.
+    pub fn import_engine(&self, engine: Arc<dyn Engine>, file: &mut dyn BufRead) -> Result<(Store, Imported)> {
+        self.import_place(Place::Engine(engine), file)
+    }
+
+    fn import_place(&self, place: Place, file: &mut dyn BufRead) -> Result<(Store, Imported)> {
         let mut lines = Lines::new(file);
         let header = lines.header()?;
         let mut parts = self.for_import().prepare(place)?;
@@ -278,7 +285,10 @@ fn seal(key: &Key<'_>, line: &RowLine) -> Result<Row> {
     );
     let schema = schema(key);
     if line.record != schema.name || line.record_type != schema.record_type {
-        return bad(&format!("a {} belongs under this key, not a {}", schema.name, line.record));
+        return bad(&format!(
+            "a {} belongs under this key, not a {}",
+            schema.name, line.record
+        ));
     }
     match schema.check(&packed, &value) {
         Ok(()) => Ok(Row { key: packed, value }),
@@ -328,7 +338,10 @@ impl<'a> Lines<'a> {
             Err(error) => return self.refuse(&format!("not the first line of an export: {error}")),
         };
         if header.everstep_export != EXPORT {
-            return self.refuse(&format!("version {} of the file format is not known", header.everstep_export));
+            return self.refuse(&format!(
+                "version {} of the file format is not known",
+                header.everstep_export
+            ));
         }
         if header.format != FORMAT {
             let reason = format!("the export is of a store of format {}, this is {FORMAT}", header.format);

@@ -97,15 +97,42 @@ pub(super) enum Line {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "family", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum RowKey {
-    Name { instance: InstanceId, index: u32 },
-    History { instance: InstanceId, location: Vec<Part> },
-    Inbox { instance: InstanceId, epoch: u64, number: u64 },
-    Meta { instance: InstanceId, fact: Fact },
-    Attempts { instance: InstanceId, entry: u64 },
-    Alarm { instance: InstanceId, at_ms: u64 },
-    Index { instance: InstanceId, created_at_ms: u64 },
-    Dedup { instance: InstanceId, message: String },
-    Runnable { instance: InstanceId },
+    Name {
+        instance: InstanceId,
+        index: u32,
+    },
+    History {
+        instance: InstanceId,
+        location: Vec<Part>,
+    },
+    Inbox {
+        instance: InstanceId,
+        epoch: u64,
+        number: u64,
+    },
+    Meta {
+        instance: InstanceId,
+        fact: Fact,
+    },
+    Attempts {
+        instance: InstanceId,
+        entry: u64,
+    },
+    Alarm {
+        instance: InstanceId,
+        at_ms: u64,
+    },
+    Index {
+        instance: InstanceId,
+        created_at_ms: u64,
+    },
+    Dedup {
+        instance: InstanceId,
+        message: String,
+    },
+    Runnable {
+        instance: InstanceId,
+    },
 }
 
 /// A part of a location: a name, or a name and an iteration.
@@ -264,8 +291,12 @@ const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// Bytes in hexadecimal.
 pub(super) fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from(DIGITS[usize::from(value & 15)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
 }
 
 /// The bytes that lower-case hexadecimal stands for; none if it is anything else.

@@ -156,10 +156,11 @@ fn right_row(snapshot: &dyn Snapshot, shard: Shard, instance: &InstanceId) -> Re
         return Ok(Wanted::Unknown);
     };
     let key = Key::Index(shard, origin.created_at_ms, instance.as_str().into());
-    if let Look::Found(IndexRow { workflow, status, .. }) = look(snapshot, &key)? {
-        if workflow == origin.workflow && status == state.status {
-            return Ok(Wanted::Right);
-        }
+    if let Look::Found(IndexRow { workflow, status, .. }) = look(snapshot, &key)?
+        && workflow == origin.workflow
+        && status == state.status
+    {
+        return Ok(Wanted::Right);
     }
     let mut commit = Commit::new(shard);
     commit.require(Condition::Revision(instance.clone(), state.revision));

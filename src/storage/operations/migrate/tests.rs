@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::ids::{InstanceId, MessageId};
-use crate::storage::engine::{
-    CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Snapshot,
-};
+use crate::storage::engine::{CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Snapshot};
 use crate::storage::engines::Fjall;
 use crate::storage::key::{Arrival, Local};
 use crate::storage::payload::{KeyId, Payload};
@@ -92,7 +90,11 @@ impl Engine for Mortal {
     fn commit(&self, group: &Group<'_>) -> Result<(), CommitError> {
         let dead = || CommitError::Unavailable(std::io::Error::other("killed"));
         let count = |left: u32| left.checked_sub(1);
-        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count).is_ok() {
+        if self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, count)
+            .is_ok()
+        {
             return self.engine.commit(group);
         }
         match self.kill {
@@ -191,7 +193,9 @@ fn undisturbed() -> BTreeMap<Vec<u8>, Vec<u8>> {
     open_until(&engine, u32::MAX, Kill::Before).unwrap();
     let rows = rows(&engine);
     let family = |wanted: fn(&Key<'_>) -> bool| {
-        let found = rows.iter().filter(|(key, _)| Key::unpack(key).is_ok_and(|key| wanted(&key)));
+        let found = rows
+            .iter()
+            .filter(|(key, _)| Key::unpack(key).is_ok_and(|key| wanted(&key)));
         found.map(|(_, value)| value.clone()).collect::<Vec<_>>()
     };
     let names = family(|key| matches!(key, Key::Instance(_, _, Local::Name(_))));
@@ -286,7 +290,9 @@ fn a_format_without_a_way_is_refused_and_left_untouched() {
     for migrations in [&[] as &[Migration], &[FORGET], &[EXCLAIM]] {
         let migrations: &'static [Migration] = migrations.to_vec().leak();
         let formats = Formats { migrations, ..FORMATS };
-        let refused = OpenOptions::new().formats(formats).open_engine(Arc::clone(&engine) as Arc<dyn Engine>);
+        let refused = OpenOptions::new()
+            .formats(formats)
+            .open_engine(Arc::clone(&engine) as Arc<dyn Engine>);
         assert_eq!(refused.unwrap_err().code(), "ES0233");
     }
     assert_eq!(header(&engine), before);
@@ -302,7 +308,9 @@ fn a_migration_that_has_begun_is_ended_by_the_same_migration() {
     };
     let (_directory, engine) = old_store();
     open_until(&engine, 4, Kill::Before).unwrap_err();
-    let refused = OpenOptions::new().formats(DIRECT).open_engine(Arc::clone(&engine) as Arc<dyn Engine>);
+    let refused = OpenOptions::new()
+        .formats(DIRECT)
+        .open_engine(Arc::clone(&engine) as Arc<dyn Engine>);
     assert_eq!(refused.unwrap_err().code(), "ES0233");
     open_until(&engine, u32::MAX, Kill::Before).unwrap();
     is_done(&engine, &undisturbed());
