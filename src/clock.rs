@@ -1,6 +1,8 @@
 //! The seam for time. Nothing else in the crate asks the machine what time it is.
 
 use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since the Unix epoch.
@@ -10,7 +12,13 @@ pub type Millis = u64;
 pub trait Clock: Debug + Send + Sync + 'static {
     /// The wall-clock time now. It may jump in both directions.
     fn now_ms(&self) -> Millis;
+
+    /// Waits until the wall clock shows `at_ms`, or a while less: whoever waits looks at the clock again.
+    fn wait_until(&self, at_ms: Millis) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
+
+/// The longest single wait. A wall clock that was set forward is noticed after this long at the latest.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The clock of the machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,5 +29,10 @@ impl Clock for SystemClock {
     fn now_ms(&self) -> Millis {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         u64::try_from(since_epoch.as_millis()).unwrap_or(Millis::MAX)
+    }
+
+    fn wait_until(&self, at_ms: Millis) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let wait = Duration::from_millis(at_ms.saturating_sub(self.now_ms())).min(WAIT_MAX);
+        Box::pin(tokio::time::sleep(wait))
     }
 }

@@ -49,3 +49,7 @@ pub const FINDINGS_MAX: usize = 1000;
 /// The highest epoch that an imported message may carry (`ES0231`). A store counts its own epochs from there, so this
 /// leaves room for as many restarts as anyone will live to see.
 pub const ARRIVAL_EPOCH_MAX: u64 = 1 << 48;
+
+/// Alarms that the scheduler keeps in memory. The rest stay on disk until the window has moved on, so the number of
+/// sleeping instances does not show in memory.
+pub const ALARM_WINDOW_MAX: usize = 4 * 1024;

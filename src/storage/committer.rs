@@ -180,10 +180,8 @@ impl Worker {
         while let Some(first) = next.take().or_else(|| requests.blocking_recv()) {
             next = self.group(first, &mut requests);
         }
-        if let Some(watermark) = &self.watermark {
-            if let Err(error) = watermark.sync() {
-                tracing::warn!(%error, "the watermark could not be synced at the end");
-            }
+        if let Some(Err(error)) = self.watermark.as_ref().map(|watermark| watermark.sync()) {
+            tracing::warn!(%error, "the watermark could not be synced at the end");
         }
     }
 
@@ -215,7 +213,7 @@ impl Worker {
             expected,
             next: position,
         });
-        self.answer(outcome);
+        self.answer(&outcome);
         left_over
     }
 
@@ -262,7 +260,7 @@ impl Worker {
     }
 
     /// Answers everyone in the group: what was decided for each, or the failure of the whole.
-    fn answer(&mut self, outcome: Result<()>) {
+    fn answer(&mut self, outcome: &Result<()>) {
         for (reply, answer) in self.answers.drain(..) {
             let answer = outcome.clone().and(answer);
             // A caller that went away does not want to know; the commit is done all the same.

@@ -86,11 +86,26 @@ impl Directory {
     }
 }
 
-/// Makes the entries of a directory durable.
+/// Makes a file, or the names in a directory, durable.
 pub(crate) fn sync(path: &Path) -> Result<()> {
     File::open(path)
-        .and_then(|directory| directory.sync_all())
+        .and_then(|file| file.sync_all())
         .map_err(Error::io("sync", path))
+}
+
+/// Makes a whole tree durable: every file and every name in it, and the name of the tree itself. Engines sync what
+/// they write, but not always the directories that they make.
+pub(crate) fn sync_tree(path: &Path) -> Result<()> {
+    for file in std::fs::read_dir(path).map_err(Error::io("list", path))? {
+        let file = file.map_err(Error::io("list", path))?;
+        if file.file_type().map_err(Error::io("look at", file.path()))?.is_dir() {
+            sync_tree(&file.path())?;
+        } else {
+            sync(&file.path())?;
+        }
+    }
+    sync(path)?;
+    path.parent().map_or(Ok(()), sync)
 }
 
 /// Makes a directory with all that is above it, durably.

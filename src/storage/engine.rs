@@ -5,22 +5,34 @@
 //! that only one process opens, PostgreSQL with one statement a commit, and FoundationDB, whose transactions are
 //! bounded in bytes and seconds and may end with an unknown outcome.
 //!
-//! **Calls block.** A commit is called by the committer thread and by nobody else; reads are short, and an engine
-//! behind a network is read from threads that may wait.
+//! **Calls block.** A commit is called by the committer thread of its shard and by nobody else; commits of different
+//! shards may run at the same time. Reads are short, come from any thread, and never wait for longer than a commit
+//! takes; a live snapshot holds no commit up.
+//!
+//! **Keys carry their shard.** They are packed in [`key`](super::key) and begin with it, so that one ordered space
+//! holds all shards; an embedded engine may ignore the `shard` that a read names. A key is never empty, a value may
+//! be. Only [`Key::Store`](super::key::Key::Store), the header of the whole store, has no shard: it is written and
+//! read as part of shard 0.
+//!
+//! **An engine may keep rows of its own** under [`Key::Position`](super::key::Key::Position) and nowhere else in the
+//! space. A scan of a whole shard may show them.
+//!
+//! **Dropping the last handle gives the store up**, so that it can be opened again.
+//!
+//! `testing::conformance` (feature `testing`) proves an engine against all of this in one call.
 
-use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use crate::ids::Shard;
 use crate::storage::batch::{Batch, Operation};
 
 /// Ordered, durable bytes.
-pub trait Engine: Debug + Send + Sync + 'static {
+pub trait Engine: Send + Sync + 'static {
     /// What this engine can take. Asked once; the answer does not change.
     fn limits(&self) -> EngineLimits;
 
     /// Takes the shard for `owner` under a new epoch, which is durable when this returns. From then on every
-    /// commit that carries an older epoch is [`CommitError::Fenced`], wherever it waits.
+    /// commit that carries another epoch or owner is [`CommitError::Fenced`], wherever it waits.
     fn acquire(&self, shard: Shard, owner: Owner) -> Result<Lease, CommitError>;
 
     /// How far the shard has got, read under the lease: the way to learn what became of a commit whose outcome was
@@ -28,10 +40,11 @@ pub trait Engine: Debug + Send + Sync + 'static {
     fn position(&self, lease: &Lease) -> Result<Position, CommitError>;
 
     /// Applies every operation of the group, all or nothing, and returns when it is durable. The fence and the
-    /// expected position are checked in the same atomic action that writes.
+    /// expected position (sequence and chain) are checked in the same atomic action that writes, the fence first;
+    /// `next` is kept as it is given. A group without operations moves the position like any other.
     fn commit(&self, group: &Group<'_>) -> Result<(), CommitError>;
 
-    /// The latest committed value of one key.
+    /// The latest committed value of one key. It shows nothing that is not durable.
     fn get(&self, shard: Shard, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError>;
 
     /// A view of one shard as it is now. Later commits do not show in it, and no commit shows by half.
@@ -43,7 +56,8 @@ pub trait Snapshot: Send {
     /// The value of one key.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError>;
 
-    /// Shows the rows of a range to `visit`, in order, until the range or the limit ends or `visit` breaks.
+    /// Shows the rows of a range to `visit`, in order, until the range or the limit ends or `visit` breaks. A range
+    /// whose start is not below its end is empty. `visit` must not call the engine.
     fn scan(&self, scan: &Scan<'_>, visit: &mut Visit<'_>) -> Result<(), ReadError>;
 }
 
@@ -72,14 +86,15 @@ pub enum Direction {
     Backward,
 }
 
-/// What an engine takes in one go. A larger commit is refused before it reaches the engine.
+/// What an engine takes in one go, at least as much as [`limits`](crate::limits) allows the rest of the system. The
+/// committer refuses a larger commit at the door, and the engine refuses it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineLimits {
     /// Bytes of a key.
     pub key_bytes_max: usize,
     /// Bytes of a value.
     pub value_bytes_max: usize,
-    /// Bytes of all keys and values of one group.
+    /// Bytes of all keys and values of one group: the sum of [`Batch::bytes`].
     pub group_bytes_max: usize,
 }
 

@@ -362,8 +362,8 @@ fn location(segments: &[Element<'_>]) -> Result<Location, InvalidKey> {
     Location::try_from(parsed?).map_err(|error| InvalidKey(error.to_string()))
 }
 
-fn owned(text: &Cow<'_, str>) -> Cow<'static, str> {
-    Cow::Owned(text.clone().into_owned())
+fn owned(text: &str) -> Cow<'static, str> {
+    Cow::Owned(text.to_owned())
 }
 
 fn shard_of(element: &Element<'_>) -> Result<Shard, InvalidKey> {

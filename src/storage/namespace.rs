@@ -67,7 +67,7 @@ impl Namespace {
         self.decode(&key, &value).map(Some)
     }
 
-    /// Shows rows to `visit` in key order, each as its key and the undecoded value; [`Namespace::decode`] reads one.
+    /// Shows rows to `visit` in key order, each as its key and a [`Row`] that can be decoded.
     pub fn list(
         &self,
         snapshot: &dyn Snapshot,

@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::clock::{Clock, SystemClock};
 use crate::ids::Shard;
 use crate::limits::SHARDS_MAX;
-use crate::storage::directory::Directory;
+use crate::storage::directory::{self, Directory};
 use crate::storage::engine::{Engine, Owner, Position, ReadError};
 use crate::storage::engines;
 use crate::storage::error::{Error, Result};
@@ -78,9 +78,9 @@ impl Place {
             Url::Sled(path) => Self::Directory {
                 path,
                 name: "sled",
-                open: |path| Ok(Arc::new(engines::Fjall::open(path)?)),
+                open: |path| Ok(Arc::new(engines::Sled::open(path)?)),
             },
-            Url::Memory => unreachable!(),
+            Url::Memory => Self::Engine(Arc::new(engines::Memory::default())),
         })
     }
 }
@@ -174,6 +174,9 @@ impl OpenOptions {
         directory.holds_only(name)?;
         let marks = self.marks(&directory, name)?;
         let engine = open_or_begin_again(&directory.engine(name), marks.as_deref(), open)?;
+        if !began(marks.as_deref()) {
+            directory::sync_tree(&directory.engine(name))?;
+        }
         let mut parts = self.take_over(engine, Some(marks.as_deref()))?;
         let marks: Vec<_> = parts
             .leases
@@ -315,15 +318,19 @@ impl OpenOptions {
 /// Opens an engine. One that does not open, and whose making was cut short, is made anew: the watermark at zero says
 /// that nothing in it was ever acknowledged.
 fn open_or_begin_again(path: &Path, marks: Option<&[Mark]>, open: OpenEngine) -> Result<Arc<dyn Engine>> {
-    let began = marks.is_none_or(|marks| marks.iter().any(|mark| mark.position.sequence > 0));
     match open(path) {
-        Err(error) if !began => {
+        Err(error) if !began(marks) && path.exists() => {
             tracing::warn!(%error, "the making of the store was cut short; it is made anew");
             std::fs::remove_dir_all(path).map_err(Error::io("remove", path))?;
             Ok(open(path)?)
         }
         opened => Ok(opened?),
     }
+}
+
+/// Whether the store was ever open. An unreadable watermark can't tell, so the answer is the careful one.
+fn began(marks: Option<&[Mark]>) -> bool {
+    marks.is_none_or(|marks| marks.iter().any(|mark| mark.position.sequence > 0))
 }
 
 pub(crate) fn stored_position(engine: &dyn Engine, shard: Shard) -> Result<Position> {

@@ -22,12 +22,11 @@ use crate::storage::watermark::Watermark;
 ///
 /// [`Store::close`] waits until everything that was handed over is durable. Dropping the last clone does the same
 /// without waiting for callers that still hold a [`Pending`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Store {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     engine: Arc<dyn Engine>,
     leases: Vec<Lease>,
@@ -236,6 +235,14 @@ impl Store {
 pub(crate) fn shard_of(instance: &str, shards: u16) -> Shard {
     let shard = xxh3_64(instance.as_bytes()) % u64::from(shards.max(1));
     Shard(u16::try_from(shard).expect("there are at most SHARDS_MAX shards"))
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("leases", &self.inner.leases)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The committer and its thread, which end together.

@@ -9,7 +9,7 @@ use crate::paths::{NamedPath, paths};
 use crate::tree::{File, Tree};
 
 /// The small modules below everyone. They may name each other.
-const VOCABULARY: &[&str] = &["clock", "config", "error", "ids", "limits"];
+const VOCABULARY: &[&str] = &["clock", "config", "error", "ids", "limits", "location", "spawn"];
 
 /// Each room, and the rooms below it that it may name (beside the vocabulary).
 const ROOMS: &[(&str, &[&str])] = &[

@@ -12,9 +12,11 @@
 
 mod bench;
 mod check;
+mod crash;
 mod error;
 mod metadata;
 mod shell;
+mod sim;
 mod stages;
 mod test;
 mod tools;
@@ -41,6 +43,10 @@ enum Command {
     Test(test::Options),
     /// The benches: all of them, or the named one with its own arguments
     Bench(bench::Options),
+    /// Kills a store again and again, and looks for what is missing
+    Crash(crash::Options),
+    /// Random decisions and faults from a seed, against a simple model
+    Sim(sim::Options),
 }
 
 fn main() -> ExitCode {
@@ -59,5 +65,7 @@ fn dispatch(command: &Command) -> Result {
         Command::Check(options) => check::run(options),
         Command::Test(options) => test::run(options),
         Command::Bench(options) => bench::run(options),
+        Command::Crash(options) => crash::run(options),
+        Command::Sim(options) => sim::run(options),
     }
 }

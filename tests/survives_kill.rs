@@ -1,0 +1,152 @@
+//! A workflow with a step, a message and a sleep is killed with SIGKILL and carried on: nothing runs twice, nothing
+//! that was acknowledged is lost.
+//!
+//! The test starts itself as a child process that runs the workflow and reports every milestone on its standard
+//! output; the parent kills it at the milestone under test and opens the same directory again with the next child.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test says what it expects by unwrapping it"
+)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use everstep::storage::record::Status;
+use everstep::{Ctx, Message, MessageId, Runtime, Sent, Workflow, WorkflowError};
+use serde::{Deserialize, Serialize};
+
+const CHILD: &str = "EVERSTEP_TEST_STORE";
+
+#[derive(Debug, Message, Serialize, Deserialize)]
+struct Approval {
+    by: String,
+}
+
+#[derive(Clone, Copy)]
+struct Order;
+
+impl Workflow for Order {
+    const NAME: &'static str = "order";
+    type Input = PathBuf;
+    type Output = String;
+
+    async fn run(ctx: Ctx, effects: PathBuf) -> Result<String, WorkflowError> {
+        let file = effects.clone();
+        let number: u32 = ctx.step("reserve", move || effect(file, "reserve", 7)).await?;
+        let approval: Approval = ctx.receive("approval").await?;
+        ctx.sleep("cooling off", Duration::from_millis(300)).await?;
+        let total: u32 = ctx
+            .step("charge", move || effect(effects, "charge", number * 6))
+            .await?;
+        Ok(format!("{total} approved by {}", approval.by))
+    }
+}
+
+/// What a step does to the world outside: a line in a file, on disk before the step ends.
+async fn effect(file: PathBuf, line: &'static str, result: u32) -> Result<u32, WorkflowError> {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file)?;
+    writeln!(file, "{line}")?;
+    file.sync_all()?;
+    Ok(result)
+}
+
+/// The child: runs the workflow to its end, saying where it is.
+async fn child(store: &Path) {
+    let effects = store.with_extension("effects");
+    let runtime = Runtime::builder()
+        .workflow(Order)
+        .open(store.to_str().unwrap())
+        .await
+        .unwrap();
+    let order = runtime.start(Order, "order-1", &effects).await.unwrap();
+    say("started");
+    order
+        .reached(|status| status == Status::Waiting || past(status))
+        .await
+        .unwrap();
+    say("waiting");
+    let approval = Approval { by: "kim".into() };
+    if !past(order.status().await.unwrap()) {
+        let sent = order
+            .send(MessageId::new("approval-1").unwrap(), &approval)
+            .await
+            .unwrap();
+        say(if sent == Sent::Accepted { "sent" } else { "sent before" });
+    }
+    order.reached(past).await.unwrap();
+    say("sleeping");
+    let result = order.result().await.unwrap();
+    say(&format!("result {result}"));
+}
+
+/// Whether the message was taken.
+fn past(status: Status) -> bool {
+    status == Status::Sleeping || status.is_terminal()
+}
+
+fn say(line: &str) {
+    println!("\nEVERSTEP {line}");
+    std::io::stdout().flush().unwrap();
+}
+
+fn spawn(store: &Path) -> (Child, impl Iterator<Item = String>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_workflow_carries_on", "--nocapture"])
+        .env(CHILD, store)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    (
+        child,
+        lines.filter_map(|line| line.strip_prefix("EVERSTEP ").map(str::to_owned)),
+    )
+}
+
+#[test]
+fn a_killed_workflow_carries_on() {
+    if let Ok(store) = std::env::var(CHILD) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(child(Path::new(&store)));
+        return;
+    }
+    for kills in [
+        &["started"][..],
+        &["waiting"],
+        &["sent"],
+        &["sleeping"],
+        &["started", "waiting", "sent", "sleeping"],
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = directory.path().join("store");
+        for milestone in kills {
+            let (mut child, mut lines) = spawn(&store);
+            let reached = lines.any(|line| line.starts_with(milestone));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(reached, "the child never got to {milestone:?} of {kills:?}");
+        }
+        let (mut child, mut lines) = spawn(&store);
+        let result = lines.find(|line| line.starts_with("result"));
+        assert_eq!(result.as_deref(), Some("result 42 approved by kim"), "after {kills:?}");
+        assert!(child.wait().unwrap().success());
+        let effects = std::fs::read_to_string(store.with_extension("effects")).unwrap();
+        if kills[0] == "started" {
+            // The first kill may hit the first step between its effect and its commit: then, and only then, it runs
+            // again.
+            assert!(
+                ["reserve\ncharge\n", "reserve\nreserve\ncharge\n"].contains(&effects.as_str()),
+                "{effects}"
+            );
+        } else {
+            assert_eq!(effects, "reserve\ncharge\n", "after {kills:?} every step ran once");
+        }
+    }
+}

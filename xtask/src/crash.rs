@@ -1,0 +1,38 @@
+//! `cargo xtask crash --engine fjall|sled --cycles N [--power-loss] [--seed S]`:
+//! kills a store again and again, and looks for what is missing. The work is
+//! done by the package `everstep-crash`, which takes the arguments as they are.
+
+use clap::Args;
+
+use crate::error::Result;
+use crate::shell;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Arguments for the run, `--help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result {
+    crash(&options.words)
+}
+
+/// A few cycles of everything, for the tests.
+pub(crate) fn few() -> Result {
+    for engine in ["fjall", "sled"] {
+        for power in [&[][..], &["--power-loss"]] {
+            let words = [&["--engine", engine, "--cycles", "8"], power].concat();
+            crash(&words.into_iter().map(String::from).collect::<Vec<_>>())?;
+        }
+    }
+    Ok(())
+}
+
+fn crash(words: &[String]) -> Result {
+    shell::run(
+        shell::cargo()
+            .args(["run", "--quiet", "--release", "--package", "everstep-crash", "--"])
+            .args(words),
+    )
+}
