@@ -169,3 +169,9 @@ fn messages_sent_to_a_backup_come_after_those_in_it() {
         assert!(from.verify().unwrap().is_clean());
     }
 }
+
+#[test]
+fn a_backup_goes_to_a_directory() {
+    let store = Reachable::new(1).open();
+    assert_eq!(store.backup("memory:").unwrap_err().code(), "ES0201");
+}

@@ -12,7 +12,7 @@ use everstep::storage::batch::Batch;
 use everstep::storage::engine::{
     CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Scan, Snapshot, Visit,
 };
-use everstep::storage::engines::Fjall;
+use everstep::storage::engines::Memory;
 use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::Payload;
 use everstep::storage::record::{
@@ -188,18 +188,15 @@ pub(crate) fn export(store: &Store) -> Vec<u8> {
 
 /// A store on an engine that the test can reach.
 pub(crate) struct Reachable {
-    pub(crate) engine: Arc<Fjall>,
+    pub(crate) engine: Arc<Memory>,
     pub(crate) options: OpenOptions,
-    _directory: tempfile::TempDir,
 }
 
 impl Reachable {
     pub(crate) fn new(shards: u16) -> Self {
-        let directory = tempfile::tempdir().unwrap();
         Self {
-            engine: Arc::new(Fjall::open(directory.path()).unwrap()),
+            engine: Arc::default(),
             options: OpenOptions::new().shards(shards),
-            _directory: directory,
         }
     }
 
@@ -240,13 +237,13 @@ impl Reachable {
 /// An engine that lets a number of commits and scanned rows through, and dies at the next one.
 #[derive(Debug)]
 pub(crate) struct Mortal {
-    pub(crate) engine: Arc<Fjall>,
+    pub(crate) engine: Arc<Memory>,
     pub(crate) commits: AtomicU32,
     pub(crate) rows: Arc<AtomicU32>,
 }
 
 impl Mortal {
-    pub(crate) fn new(engine: &Arc<Fjall>, commits: u32, rows: u32) -> Arc<Self> {
+    pub(crate) fn new(engine: &Arc<Memory>, commits: u32, rows: u32) -> Arc<Self> {
         Arc::new(Self {
             engine: Arc::clone(engine),
             commits: AtomicU32::new(commits),
