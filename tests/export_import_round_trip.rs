@@ -522,3 +522,33 @@ fn a_store_moves_from_engine_to_engine() {
         assert!(report.is_clean(), "{closed}: {report}");
     }
 }
+
+/// The second try need not be with the same file: nothing of the first may be left in between.
+#[test]
+fn importing_again_leaves_nothing_of_the_first_try() {
+    let (first, longer) = source(&[Plan::new("a"), Plan::new("b")], 2);
+    let mut short = Plan::new("b");
+    (short.entries, short.messages, short.alarm_at_ms, short.created_at_ms) = (1, 0, None, 77);
+    let (second, shorter) = source(&[short], 2);
+    let b = InstanceId::new("b").unwrap();
+    let (mut longer_b, mut shorter_b) = (Vec::new(), Vec::new());
+    first.open().export_instance(&b, &mut longer_b).unwrap();
+    second.open().export_instance(&b, &mut shorter_b).unwrap();
+    for (longer, shorter) in [(longer, shorter), (longer_b, shorter_b)] {
+        for commits in 1.. {
+            let target = Reachable::new(2);
+            drop(target.open());
+            let mortal = Mortal::new(&target.engine, commits, u32::MAX);
+            if target.options.import_engine(mortal, &mut &longer[..]).is_ok() {
+                // The mark, the rows, the end of the mark: between the last two everything of the first try is there.
+                assert!(commits > 2);
+                break;
+            }
+            let store = imported(&target, &shorter).unwrap();
+            assert_eq!(rows(&export(&store)), rows(&shorter), "{commits}");
+            let report = store.verify().unwrap();
+            assert!(report.is_clean(), "{commits}: {report}");
+            assert_eq!(report.instances, 1);
+        }
+    }
+}

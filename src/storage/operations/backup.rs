@@ -74,6 +74,7 @@ impl Store {
         drop(engine);
         if let Some(directory) = directory {
             directory.make_private()?;
+            directory::sync_tree(&directory.engine(name))?;
         }
         std::fs::rename(&partial, &path).map_err(Error::io("rename", &partial))?;
         directory::sync(&parent(&path))?;

@@ -1,6 +1,6 @@
 //! Writing a store, or one instance of it, as text that any release and any engine can read back.
 //!
-//! The format stands in `line.rs`. Together with [`OpenOptions::import`](crate::storage::OpenOptions::import) this is
+//! The format stands in `docs/export.md`. Together with [`OpenOptions::import`](crate::storage::OpenOptions::import) this is
 //! also how a store moves to another engine or another number of shards, and how a sled store, whose files never
 //! shrink, is compacted: export it, import the file as a new store, and put that in the place of the old one.
 
@@ -24,6 +24,8 @@ use crate::storage::store::Store;
 use crate::storage::value::{self, Record};
 
 /// What an export holds.
+///
+#[doc = include_str!("../../../docs/export.md")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Exported {
     /// Instances.

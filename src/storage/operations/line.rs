@@ -1,28 +1,4 @@
-//! The lines of an export.
-//!
-//! An export is NDJSON: one JSON object a line, each line ended by one line feed, UTF-8.
-//!
-//! ```text
-//! {"everstep_export":1,"format":1,"scope":"store","shards":4}
-//! {"key":{"family":"name","instance":"order-1","index":0},"record":"name","type":3,"schema":1,"bare":"0763..."}
-//! {"key":{"family":"history","instance":"order-1","location":[0,[1,5]]},"record":"entry","type":4,"schema":1,"bare":"..."}
-//! ...
-//! {"key":{"family":"meta","instance":"order-1","fact":"state"},"record":"state","type":6,"schema":1,"bare":"..."}
-//! {"everstep_export_end":1,"instances":1,"rows":12,"hash":"1f0c..."}
-//! ```
-//!
-//! - **First line:** version of this file format, format of the store, `"store"` or `{"instance":"order-1"}`, and the
-//!   number of shards, which is for people: no row depends on it.
-//! - **Rows:** the key in words (a location is a list of name indices and of `[name, iteration]` pairs); what the
-//!   record is called, its type and schema version; the record in BARE, in lower-case hexadecimal. The envelope is not
-//!   exported: it binds a record to a key in a shard, and is made anew.
-//! - **Order:** instances by the bytes of their ids; of each first the rows of its namespace in key order without the
-//!   state, then `dedup`, then the state, `alarm`, `index` and `runnable`. An instance begins to exist with its
-//!   state, so whoever writes the rows in this order never shows half of one.
-//! - **Last line:** how many instances and rows there were, and the XXH3-128 hash of every byte before this line, as
-//!   32 hexadecimal digits. It notices a file that was cut off or damaged; it does not prove who wrote it.
-//!
-//! Rows that belong to no instance are not exported; `verify` names them.
+//! The lines of an export. The format stands in `docs/export.md`.
 
 use serde::{Deserialize, Serialize};
 

@@ -25,6 +25,7 @@ mod import;
 mod instance;
 mod line;
 mod migrate;
+mod reader;
 mod repair;
 mod report;
 mod schema;
