@@ -174,6 +174,11 @@ fn header(engine: &Fjall) -> StoreHeader {
     value::decode(&key, &engine.get(Shard(0), &key).unwrap().unwrap()).unwrap()
 }
 
+/// Who holds the first shard, and how far it has got: what taking a store over changes.
+fn position(engine: &Fjall) -> Option<Vec<u8>> {
+    engine.get(Shard(0), &Key::Position(Shard(0)).pack()).unwrap()
+}
+
 /// Everything but the positions and the header, which say when and how often.
 fn rows(engine: &Fjall) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let snapshot = engine.snapshot(Shard(0)).unwrap();
@@ -286,7 +291,7 @@ fn the_watermark_says_the_new_format_before_the_first_row_does() {
 #[test]
 fn a_format_without_a_way_is_refused_and_left_untouched() {
     let (_directory, engine) = old_store();
-    let before = header(&engine);
+    let before = (header(&engine), position(&engine));
     for migrations in [&[] as &[Migration], &[FORGET], &[EXCLAIM]] {
         let migrations: &'static [Migration] = migrations.to_vec().leak();
         let formats = Formats { migrations, ..FORMATS };
@@ -295,7 +300,7 @@ fn a_format_without_a_way_is_refused_and_left_untouched() {
             .open_engine(Arc::clone(&engine) as Arc<dyn Engine>);
         assert_eq!(refused.unwrap_err().code(), "ES0233");
     }
-    assert_eq!(header(&engine), before);
+    assert_eq!((header(&engine), position(&engine)), before);
 }
 
 /// A release that goes from 1 to 3 at once must not take a store that is on its way from 1 to 2 for one at 1.
@@ -308,10 +313,12 @@ fn a_migration_that_has_begun_is_ended_by_the_same_migration() {
     };
     let (_directory, engine) = old_store();
     open_until(&engine, 4, Kill::Before).unwrap_err();
+    let before = position(&engine);
     let refused = OpenOptions::new()
         .formats(DIRECT)
         .open_engine(Arc::clone(&engine) as Arc<dyn Engine>);
     assert_eq!(refused.unwrap_err().code(), "ES0233");
+    assert_eq!(position(&engine), before, "it was left untouched");
     open_until(&engine, u32::MAX, Kill::Before).unwrap();
     is_done(&engine, &undisturbed());
 }
