@@ -308,7 +308,7 @@ fn a_format_without_a_way_is_refused_and_left_untouched() {
 fn a_migration_that_has_begun_is_ended_by_the_same_migration() {
     const DIRECT: Formats = Formats {
         current: 3,
-        migrations: &[Migration { to: 3, ..EXCLAIM }],
+        migrations: &[Migration { to: 3, ..EXCLAIM }, FORGET],
         slice_rows: 5,
     };
     let (_directory, engine) = old_store();
