@@ -13,4 +13,4 @@ mod tests;
 pub use entry::{Attempts, Entry, EntryKind, Failure, Message, Name, StepOutcome};
 pub use instance::{Input, Origin, Output, State, Status};
 pub use row::{Alarm, IndexRow, Runnable, Seen};
-pub use store::{AcceptedLoss, Held, StoreHeader};
+pub use store::{AcceptedLoss, Held, Importing, MigrationProgress, StoreHeader};
