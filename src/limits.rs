@@ -43,6 +43,13 @@ pub const SHARDS_MAX: u16 = 1024;
 /// Bytes in one line of an import file (`ES0231`): a value in hexadecimal and a key, with room to spare.
 pub const IMPORT_LINE_BYTES_MAX: usize = 2 * (VALUE_BYTES_MAX + KEY_BYTES_MAX) + 4096;
 
+/// Findings that a report of `verify` lists. All are counted; a store with more wrong than this has one cause.
+pub const FINDINGS_MAX: usize = 1000;
+
+/// The highest epoch that an imported message may carry (`ES0231`). A store counts its own epochs from there, so this
+/// leaves room for as many restarts as anyone will live to see.
+pub const ARRIVAL_EPOCH_MAX: u64 = 1 << 48;
+
 /// Alarms that the scheduler keeps in memory. The rest stay on disk until the window has moved on, so the number of
 /// sleeping instances does not show in memory.
 pub const ALARM_WINDOW_MAX: usize = 4 * 1024;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use everstep::storage::OpenOptions;
 use everstep::storage::record::Status;
 use everstep::{Ctx, Message, MessageId, Runtime, Sent, Workflow, WorkflowError};
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,12 @@ fn spawn(store: &Path) -> (Child, impl Iterator<Item = String>) {
     )
 }
 
+/// FAULTS 26: whatever a kill cut off, no alarm, message or listing row is without what it belongs to.
+fn is_sound(store: &Path) {
+    let report = OpenOptions::new().verify(store.to_str().unwrap()).unwrap();
+    assert!(report.is_clean(), "{report}");
+}
+
 #[test]
 fn a_killed_workflow_carries_on() {
     if let Ok(store) = std::env::var(CHILD) {
@@ -132,11 +139,13 @@ fn a_killed_workflow_carries_on() {
             child.kill().unwrap();
             child.wait().unwrap();
             assert!(reached, "the child never got to {milestone:?} of {kills:?}");
+            is_sound(&store);
         }
         let (mut child, mut lines) = spawn(&store);
         let result = lines.find(|line| line.starts_with("result"));
         assert_eq!(result.as_deref(), Some("result 42 approved by kim"), "after {kills:?}");
         assert!(child.wait().unwrap().success());
+        is_sound(&store);
         let effects = std::fs::read_to_string(store.with_extension("effects")).unwrap();
         if kills[0] == "started" {
             // The first kill may hit the first step between its effect and its commit: then, and only then, it runs

@@ -177,9 +177,9 @@ impl Commit {
         self.batch.bytes()
     }
 
-    /// Sets a row outside the families that have methods of their own: the store header, and rows of an import.
-    pub(crate) fn set_raw(&mut self, key: &[u8], value: &[u8]) {
-        self.batch.set(key, value);
+    /// Removes a row by its whole key: a listing row that belongs to no instance.
+    pub(crate) fn delete_raw(&mut self, key: &[u8]) {
+        self.batch.delete(key);
     }
 
     fn put<R: Record>(&mut self, key: impl FnOnce(&mut Vec<u8>), record: &R) {

@@ -288,7 +288,7 @@ struct Staged {
 }
 
 /// Commits a group and finds out what became of it when the engine can't tell.
-fn settle(engine: &dyn Engine, group: &Group<'_>) -> Result<()> {
+pub(crate) fn settle(engine: &dyn Engine, group: &Group<'_>) -> Result<()> {
     for _ in 0..RETRIES_MAX {
         let unknown = match engine.commit(group) {
             Ok(()) => return Ok(()),

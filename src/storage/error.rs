@@ -158,6 +158,23 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// An import was cut short, so the store is not whole.
+    #[error("an import into this store was cut short; import the same again, or remove the store")]
+    ImportUnfinished,
+    /// The store has an older format, and this release does not know the way from there.
+    #[error("the store has format {found}, and this release can't bring it to {known}; use a release in between")]
+    NoMigration {
+        /// The format of the store.
+        found: u32,
+        /// The format of this release.
+        known: u32,
+    },
+    /// What is to be made anew is there already.
+    #[error("{what} is not empty; nothing is ever overwritten, so choose another place")]
+    NotEmpty {
+        /// The store or directory.
+        what: String,
+    },
 }
 
 /// Which condition of a commit did not hold.
@@ -213,6 +230,9 @@ impl Error {
             Self::InvalidKey(_) => "ES0221",
             Self::Decode { source, .. } => source.code(),
             Self::Import { .. } => "ES0231",
+            Self::ImportUnfinished => "ES0232",
+            Self::NoMigration { .. } => "ES0233",
+            Self::NotEmpty { .. } => "ES0234",
             Self::Payload(error) => error.code(),
         }
     }

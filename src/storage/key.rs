@@ -243,11 +243,22 @@ pub(crate) fn runnable(shard: Shard) -> (Vec<u8>, Vec<u8>) {
     family(shard, RUNNABLE)
 }
 
-/// The range of everything in a shard.
-pub(crate) fn shard(shard: Shard) -> (Vec<u8>, Vec<u8>) {
-    let mut prefix = Vec::with_capacity(4);
-    put(&(shard.0,), &mut prefix);
-    below(&prefix)
+/// The part of all possible keys that a shard of a store with `shards` shards answers for, cut at its families: each
+/// pair of neighbours is a range. The parts of all shards leave no gap, so what lies where no key belongs is read too.
+pub(crate) fn territory(shard: Shard, shards: u16) -> Vec<Vec<u8>> {
+    let prefix = |shard: u16| {
+        let mut prefix = Vec::with_capacity(4);
+        put(&(shard,), &mut prefix);
+        prefix
+    };
+    let mut cuts = vec![if shard.0 == 0 { Vec::new() } else { prefix(shard.0) }];
+    cuts.extend([NAMESPACE, ALARM, INDEX, DEDUP, RUNNABLE].map(|number| family(shard, number).0));
+    cuts.push(if shard.0 + 1 < shards {
+        prefix(shard.0 + 1)
+    } else {
+        vec![0xff; KEY_BYTES_MAX]
+    });
+    cuts
 }
 
 fn family(shard: Shard, family: u16) -> (Vec<u8>, Vec<u8>) {

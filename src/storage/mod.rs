@@ -21,7 +21,7 @@
 //!
 //! **In which order to read:** [`key`] (where things lie) and [`value`] (what lies there), [`commit`](Commit) (what
 //! one decision writes), [`engine`] (what an engine owes), `committer` (how many become one), `watermark` and `open`
-//! (how a loss is noticed), [`store`](Store) (the whole).
+//! (how a loss is noticed), [`store`](Store) (the whole), `operations` (what an operator does with it).
 //!
 //! **Architecture invariant:** only the committer writes. There is no other call on an [`engine::Engine`] that
 //! changes anything once the store is open.
@@ -46,6 +46,7 @@ mod fence;
 mod listing;
 mod namespace;
 mod open;
+mod operations;
 mod store;
 mod url;
 mod watermark;
@@ -57,5 +58,6 @@ pub use error::{Error, Refusal, Result};
 pub use listing::{Cursor, Page};
 pub use namespace::{Namespace, Row, Rows};
 pub use open::{FORMAT, OpenOptions};
+pub use operations::{Copied, Exported, Fault, Finding, Imported, Rebuilt, Report};
 pub use store::{Arrivals, Health, Store};
 pub use url::Url;

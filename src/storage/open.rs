@@ -5,13 +5,13 @@
 //!    is touched, and how far every shard had got.
 //! 3. The engine is opened, and every shard compared with the watermark. Behind it, or with another past: refused,
 //!    unless the caller accepts the loss, which is written into the store header.
-//! 4. The shards are acquired under a new epoch, and the committer starts.
+//! 4. The shards are acquired under a new epoch. A store of an older format is migrated. The committer starts.
 //!
 //! A new store is made in an order that a crash can cut anywhere: the watermark first, at commit zero, then the
 //! engine, then the header as commit one, then the watermark again. While the watermark stands at zero, `open` has
 //! never returned, so nothing was ever acknowledged.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -19,12 +19,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::clock::{Clock, SystemClock};
 use crate::ids::Shard;
 use crate::limits::SHARDS_MAX;
-use crate::storage::batch::Batch;
 use crate::storage::directory::{self, Directory};
-use crate::storage::engine::{Engine, Group, Lease, Owner, Position, ReadError};
+use crate::storage::engine::{Engine, Owner, Position, ReadError};
 use crate::storage::engines;
 use crate::storage::error::{Error, Result};
 use crate::storage::key::Key;
+use crate::storage::operations::{Formats, migrate};
 use crate::storage::payload::Codecs;
 use crate::storage::record::{AcceptedLoss, Held, StoreHeader};
 use crate::storage::store::{Parts, Store};
@@ -45,6 +45,44 @@ pub struct OpenOptions {
     accept_loss: bool,
     clock: Arc<dyn Clock>,
     codecs: Codecs,
+    formats: Formats,
+    importing: bool,
+}
+
+/// Where a store is.
+pub(crate) enum Place {
+    /// In a directory, with a lock and a watermark around the engine of this name.
+    Directory {
+        path: PathBuf,
+        name: &'static str,
+        open: OpenEngine,
+    },
+    /// Wherever this engine keeps it.
+    Engine(Arc<dyn Engine>),
+}
+
+/// Opens the engine in a directory of its own, or makes it.
+pub(crate) type OpenEngine = fn(&Path) -> Result<Arc<dyn Engine>, ReadError>;
+
+impl Place {
+    /// The place that a URL names.
+    pub(crate) fn find(url: &str) -> Result<Self> {
+        Ok(match url.parse()? {
+            #[cfg(feature = "fjall")]
+            Url::Fjall(path) => Self::Directory {
+                path,
+                name: "fjall",
+                open: |path| Ok(Arc::new(engines::Fjall::open(path)?)),
+            },
+            #[cfg(feature = "sled")]
+            Url::Sled(path) => Self::Directory {
+                path,
+                name: "sled",
+                open: |path| Ok(Arc::new(engines::Sled::open(path)?)),
+            },
+            Url::Memory => Self::Engine(Arc::new(engines::Memory::default())),
+        })
+    }
 }
 
 impl Default for OpenOptions {
@@ -54,6 +92,8 @@ impl Default for OpenOptions {
             accept_loss: false,
             clock: Arc::new(SystemClock),
             codecs: Codecs::plain(),
+            formats: Formats::default(),
+            importing: false,
         }
     }
 }
@@ -92,43 +132,44 @@ impl OpenOptions {
         self
     }
 
+    /// Another format than that of this release, and the ways to it: for tests of the mechanism.
+    #[cfg(test)]
+    pub(crate) fn formats(mut self, formats: Formats) -> Self {
+        self.formats = formats;
+        self
+    }
+
+    /// Opens for an import: a store whose import was cut short is let in.
+    pub(crate) fn for_import(&self) -> Self {
+        Self {
+            importing: true,
+            ..self.clone()
+        }
+    }
+
     /// Opens the store that `url` names: `./data`, `fjall:./data`, `sled:./data` or `memory:`.
     ///
-    /// This blocks for as long as the engine needs to recover.
+    /// This blocks for as long as the engine needs to recover, and a store of an older format to be migrated.
     pub fn open(&self, url: &str) -> Result<Store> {
-        match url.parse()? {
-            #[cfg(feature = "fjall")]
-            Url::Fjall(path) => {
-                let open = |path: &Path| Ok(Arc::new(engines::Fjall::open(path)?) as Arc<dyn Engine>);
-                self.open_directory(&path, "fjall", open)
-            }
-            #[cfg(feature = "sled")]
-            Url::Sled(path) => {
-                let open = |path: &Path| Ok(Arc::new(engines::Sled::open(path)?) as Arc<dyn Engine>);
-                self.open_directory(&path, "sled", open)
-            }
-            Url::Memory => self.open_engine(Arc::new(engines::Memory::default())),
-        }
+        Store::start(self.prepare(Place::find(url)?)?)
     }
 
     /// Opens a store on an engine that needs no directory of ours.
     pub fn open_engine(&self, engine: Arc<dyn Engine>) -> Result<Store> {
-        let opened = self.take_over(&*engine, None)?;
-        Store::start(Parts {
-            engine,
-            leases: opened,
-            codecs: self.codecs.clone(),
-            watermark: None,
-            directory: None,
-        })
+        Store::start(self.prepare(Place::Engine(engine))?)
     }
 
-    fn open_directory(
-        &self,
-        path: &Path,
-        name: &str,
-        open: impl Fn(&Path) -> Result<Arc<dyn Engine>, ReadError>,
-    ) -> Result<Store> {
+    /// Everything that opening does, short of starting the committer: what comes back belongs to the caller alone.
+    pub(crate) fn prepare(&self, place: Place) -> Result<Parts> {
+        let mut parts = match place {
+            Place::Directory { path, name, open } => self.prepare_directory(&path, name, open)?,
+            Place::Engine(engine) => self.take_over(engine, None)?,
+        };
+        migrate(&mut parts, &self.formats)?;
+        Ok(parts)
+    }
+
+    fn prepare_directory(&self, path: &Path, name: &str, open: OpenEngine) -> Result<Parts> {
         let directory = Directory::lock(path)?;
         directory.holds_only(name)?;
         let marks = self.marks(&directory, name)?;
@@ -136,39 +177,34 @@ impl OpenOptions {
         if !began(marks.as_deref()) {
             directory::sync_tree(&directory.engine(name))?;
         }
-        let leases = self.take_over(&*engine, Some(marks.as_deref()))?;
-        let marks: Vec<_> = leases
+        let mut parts = self.take_over(engine, Some(marks.as_deref()))?;
+        let marks: Vec<_> = parts
+            .leases
             .iter()
             .map(|lease| Mark {
                 position: lease.position,
                 epoch: lease.epoch,
             })
             .collect();
-        let watermark = Watermark::create(&directory.watermark(), FORMAT, &marks)?;
+        // Before the first row is migrated the file says the new format: an older release, which reads it before it
+        // touches anything, refuses the store from here on.
+        parts.watermark = Some(Watermark::create(&directory.watermark(), self.formats.current, &marks)?);
         directory.make_private()?;
-        Store::start(Parts {
-            engine,
-            leases,
-            codecs: self.codecs.clone(),
-            watermark: Some(watermark),
-            directory: Some(directory),
-        })
+        parts.directory = Some(directory);
+        Ok(parts)
     }
 
     /// What the watermark says; none if it can't be read and the caller accepts that.
     fn marks(&self, directory: &Directory, name: &str) -> Result<Option<Vec<Mark>>> {
         let path = directory.watermark();
         let found = match Watermark::read(&path)? {
-            Found::Marks { format, .. } if format > FORMAT => {
-                return Err(Error::NewerFormat {
-                    found: format,
-                    known: FORMAT,
-                });
+            Found::Marks { format, marks } => {
+                self.knows(format)?;
+                return Ok(Some(marks));
             }
-            Found::Marks { marks, .. } => return Ok(Some(marks)),
             Found::Missing if !directory.engine(name).exists() => {
                 let marks = vec![Mark::default(); usize::from(self.shards)];
-                drop(Watermark::create(&path, FORMAT, &marks)?);
+                drop(Watermark::create(&path, self.formats.current, &marks)?);
                 return Ok(Some(marks));
             }
             Found::Missing => "missing",
@@ -183,38 +219,65 @@ impl OpenOptions {
 
     /// Checks an opened engine against its watermark (`None` for an engine that has none), acquires its shards, and
     /// brings its header up to date.
-    fn take_over(&self, engine: &dyn Engine, watermark: Option<Option<&[Mark]>>) -> Result<Vec<Lease>> {
-        let stored: Option<StoreHeader> = read(engine, Shard(0), &Key::Store)?;
-        if let Some(header) = stored.as_ref().filter(|header| header.format > FORMAT) {
-            return Err(Error::NewerFormat {
-                found: header.format,
-                known: FORMAT,
-            });
+    fn take_over(&self, engine: Arc<dyn Engine>, watermark: Option<Option<&[Mark]>>) -> Result<Parts> {
+        let stored: Option<StoreHeader> = read(&*engine, Shard(0), &Key::Store)?;
+        if let Some(header) = &stored {
+            self.accepts(header)?;
         }
         let shards = stored.as_ref().map_or(self.shards, |header| header.shards);
         let losses = match watermark {
-            Some(marks) => self.losses(engine, shards, marks)?,
+            Some(marks) => self.losses(&*engine, shards, marks)?,
             None => Vec::new(),
         };
         let now = self.clock.now_ms();
         let owner = Owner(xxh3_64(format!("{} {now}", std::process::id()).as_bytes()));
-        let mut leases = (0..shards)
+        let leases = (0..shards)
             .map(|shard| engine.acquire(Shard(shard), owner))
             .collect::<Result<Vec<_>, _>>()?;
-        if stored.is_none() || !losses.is_empty() {
-            let new = StoreHeader {
-                format: FORMAT,
-                shards,
-                created_at_ms: now,
-                accepted_losses: Vec::new(),
-            };
-            let mut header = stored.unwrap_or(new);
-            header.accepted_losses.extend(losses);
-            let surplus = header.accepted_losses.len().saturating_sub(ACCEPTED_LOSSES_MAX);
-            header.accepted_losses.drain(..surplus);
-            leases[0].position = write_header(engine, &leases[0], &header)?;
+        let changed = stored.is_none() || !losses.is_empty();
+        let mut header = stored.unwrap_or_else(|| StoreHeader {
+            format: self.formats.current,
+            shards,
+            created_at_ms: now,
+            accepted_losses: Vec::new(),
+            arrivals_above: 0,
+            importing: None,
+            migration: None,
+        });
+        header.accepted_losses.extend(losses);
+        let surplus = header.accepted_losses.len().saturating_sub(ACCEPTED_LOSSES_MAX);
+        header.accepted_losses.drain(..surplus);
+        let mut parts = Parts {
+            engine,
+            leases,
+            header,
+            codecs: self.codecs.clone(),
+            watermark: None,
+            directory: None,
+        };
+        if changed {
+            parts.write_header()?;
         }
-        Ok(leases)
+        Ok(parts)
+    }
+
+    /// Refuses a store of a newer release.
+    pub(crate) fn knows(&self, format: u32) -> Result<()> {
+        let known = self.formats.current;
+        if format > known {
+            return Err(Error::NewerFormat { found: format, known });
+        }
+        Ok(())
+    }
+
+    /// Whether this release, opened for what it is opened for, may touch a store with this header.
+    fn accepts(&self, header: &StoreHeader) -> Result<()> {
+        self.knows(header.format)?;
+        self.formats.path_from(header)?;
+        if header.importing.is_some() && !self.importing {
+            return Err(Error::ImportUnfinished);
+        }
+        Ok(())
     }
 
     /// Compares every shard with its mark. What is missing is an error, or a loss to be noted if it was accepted.
@@ -254,11 +317,7 @@ impl OpenOptions {
 
 /// Opens an engine. One that does not open, and whose making was cut short, is made anew: the watermark at zero says
 /// that nothing in it was ever acknowledged.
-fn open_or_begin_again(
-    path: &Path,
-    marks: Option<&[Mark]>,
-    open: impl Fn(&Path) -> Result<Arc<dyn Engine>, ReadError>,
-) -> Result<Arc<dyn Engine>> {
+fn open_or_begin_again(path: &Path, marks: Option<&[Mark]>, open: OpenEngine) -> Result<Arc<dyn Engine>> {
     match open(path) {
         Err(error) if !began(marks) && path.exists() => {
             tracing::warn!(%error, "the making of the store was cut short; it is made anew");
@@ -274,7 +333,7 @@ fn began(marks: Option<&[Mark]>) -> bool {
     marks.is_none_or(|marks| marks.iter().any(|mark| mark.position.sequence > 0))
 }
 
-fn stored_position(engine: &dyn Engine, shard: Shard) -> Result<Position> {
+pub(crate) fn stored_position(engine: &dyn Engine, shard: Shard) -> Result<Position> {
     let held: Option<Held> = read(engine, shard, &Key::Position(shard))?;
     Ok(held.map_or(Position::default(), |held| Position {
         sequence: held.sequence,
@@ -282,7 +341,7 @@ fn stored_position(engine: &dyn Engine, shard: Shard) -> Result<Position> {
     }))
 }
 
-fn read<R: Record>(engine: &dyn Engine, shard: Shard, key: &Key<'_>) -> Result<Option<R>> {
+pub(crate) fn read<R: Record>(engine: &dyn Engine, shard: Shard, key: &Key<'_>) -> Result<Option<R>> {
     let bytes = key.pack();
     let Some(value) = engine.get(shard, &bytes)? else {
         return Ok(None);
@@ -291,21 +350,4 @@ fn read<R: Record>(engine: &dyn Engine, shard: Shard, key: &Key<'_>) -> Result<O
         key: format!("{key:?}"),
         source,
     })
-}
-
-fn write_header(engine: &dyn Engine, lease: &Lease, header: &StoreHeader) -> Result<Position> {
-    let key = Key::Store.pack();
-    let mut batch = Batch::new();
-    batch.set(&key, &value::encode(&key, header));
-    let next = Position {
-        sequence: lease.position.sequence + 1,
-        chain: batch.chain(lease.position.chain),
-    };
-    engine.commit(&Group {
-        lease: *lease,
-        expected: lease.position,
-        next,
-        batches: &[batch],
-    })?;
-    Ok(next)
 }

@@ -15,6 +15,7 @@ use crate::storage::error::{Error, Result};
 use crate::storage::key::Arrival;
 use crate::storage::namespace::Namespace;
 use crate::storage::payload::Codecs;
+use crate::storage::record::StoreHeader;
 use crate::storage::watermark::Watermark;
 
 /// An open store. Cheap to clone; all clones are the same store.
@@ -29,6 +30,7 @@ pub struct Store {
 struct Inner {
     engine: Arc<dyn Engine>,
     leases: Vec<Lease>,
+    header: StoreHeader,
     activations: Arc<Activations>,
     /// The number of the last message accepted in this epoch. Held while a commit that delivers is put into the
     /// queue, so that the order of numbers is the order of commits.
@@ -71,6 +73,7 @@ pub enum Health {
 pub(crate) struct Parts {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) leases: Vec<Lease>,
+    pub(crate) header: StoreHeader,
     pub(crate) codecs: Codecs,
     pub(crate) watermark: Option<Arc<Watermark>>,
     pub(crate) directory: Option<Directory>,
@@ -81,6 +84,7 @@ impl Store {
         let Parts {
             engine,
             leases,
+            header,
             codecs,
             watermark,
             directory,
@@ -91,6 +95,7 @@ impl Store {
         let inner = Inner {
             engine,
             leases,
+            header,
             activations,
             arrivals: Mutex::new(0),
             codecs,
@@ -102,15 +107,12 @@ impl Store {
 
     /// The shard that an instance lives in.
     pub fn shard_of(&self, instance: &InstanceId) -> Shard {
-        let shards = self.inner.leases.len() as u64;
-        let shard = xxh3_64(instance.as_str().as_bytes()) % shards;
-        Shard(u16::try_from(shard).expect("there are at most SHARDS_MAX shards"))
+        shard_of(instance.as_str(), self.shard_count())
     }
 
     /// All shards.
     pub fn shards(&self) -> impl Iterator<Item = Shard> + use<> {
-        let shards = u16::try_from(self.inner.leases.len()).expect("there are at most SHARDS_MAX shards");
-        (0..shards).map(Shard)
+        (0..self.shard_count()).map(Shard)
     }
 
     /// The key space of an instance.
@@ -196,6 +198,21 @@ impl Store {
         &*self.inner.engine
     }
 
+    pub(crate) fn shard_count(&self) -> u16 {
+        u16::try_from(self.inner.leases.len()).expect("there are at most SHARDS_MAX shards")
+    }
+
+    /// What the store says of itself, as it was when it was opened.
+    pub(crate) fn header(&self) -> &StoreHeader {
+        &self.inner.header
+    }
+
+    /// The highest epoch that a message of this store may have been accepted under.
+    pub(crate) fn arrival_epoch_max(&self) -> u64 {
+        let held = self.inner.leases.iter().map(|lease| lease.epoch).max().unwrap_or(0);
+        self.inner.header.arrivals_above + held
+    }
+
     fn deliver(
         &self,
         shard: Shard,
@@ -203,7 +220,7 @@ impl Store {
         build: impl FnOnce(&mut Arrivals<'_>) -> Commit,
     ) -> Result<Pending> {
         let mut last = self.inner.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-        let epoch = self.inner.leases[usize::from(shard.0)].epoch;
+        let epoch = self.inner.header.arrivals_above + self.inner.leases[usize::from(shard.0)].epoch;
         let commit = build(&mut Arrivals { epoch, last: &mut last });
         self.committer()?.fits(&commit)?;
         Ok(place.hand_over(commit))
@@ -212,6 +229,12 @@ impl Store {
     fn committer(&self) -> Result<&Committer> {
         self.inner.committer.handle.as_ref().ok_or(Error::Closed)
     }
+}
+
+/// The shard that an instance lives in, in a store with this many.
+pub(crate) fn shard_of(instance: &str, shards: u16) -> Shard {
+    let shard = xxh3_64(instance.as_bytes()) % u64::from(shards.max(1));
+    Shard(u16::try_from(shard).expect("there are at most SHARDS_MAX shards"))
 }
 
 impl std::fmt::Debug for Store {

@@ -178,13 +178,29 @@ pub fn open<'a>(key: &[u8], value: &'a [u8]) -> Result<Envelope<'a>, DecodeError
     })
 }
 
+/// The envelope around a record that is already in BARE, bound to `key`.
+pub(crate) fn seal(key: &[u8], envelope: &Envelope<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(ENVELOPE_BYTES + envelope.record.len());
+    out.extend_from_slice(&[envelope.record_type, envelope.version, 0, 0, 0, 0]);
+    out.extend_from_slice(&hash_key(key).to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(envelope.record);
+    finish(0, &mut out);
+    out
+}
+
 fn write<R: Record>(key_hash: u32, record: &R, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[R::TYPE, R::VERSION, 0, 0, 0, 0]);
     out.extend_from_slice(&key_hash.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
-    let body = out.len();
     serde_bare::to_writer(&mut *out, record).expect("a record has only types that BARE can write, into memory");
+    finish(start, out);
+}
+
+/// Fills in the length and the checksum of an envelope that begins at `start` and ends with `out`.
+fn finish(start: usize, out: &mut [u8]) {
+    let body = start + ENVELOPE_BYTES;
     let length = u32::try_from(out.len() - body).expect("a value is bounded far below 4 GiB");
     out[start + 2..start + 6].copy_from_slice(&length.to_le_bytes());
     let checksum = checksum(&out[start..start + 10], &out[body..]);
@@ -313,6 +329,14 @@ mod tests {
             bad[at / 8] ^= 1 << (at % 8);
             assert!(decode::<Sample>(b"key", &bad).is_err(), "bit {at}");
         }
+    }
+
+    #[test]
+    fn a_record_in_bare_gets_the_same_envelope() {
+        let good = encode(b"key", &sample());
+        let envelope = open(b"key", &good).unwrap();
+        assert_eq!(seal(b"key", &envelope), good);
+        assert_eq!(decode::<Sample>(b"other", &seal(b"other", &envelope)), Ok(sample()));
     }
 
     proptest! {

@@ -17,4 +17,4 @@ pub use entry::{
 pub use failure::{Failure, FailureKind};
 pub use instance::{Input, Origin, Output, State, Status};
 pub use row::{Alarm, IndexRow, Runnable, Seen};
-pub use store::{AcceptedLoss, Held, StoreHeader};
+pub use store::{AcceptedLoss, Held, Importing, MigrationProgress, StoreHeader};

@@ -34,11 +34,37 @@ pub struct StoreHeader {
     pub created_at_ms: Millis,
     /// Losses that somebody accepted on purpose, oldest first.
     pub accepted_losses: Vec<AcceptedLoss>,
+    /// Messages that came with an import or a backup were accepted under epochs of another store, up to this one;
+    /// the epochs of this store's own messages are counted from here.
+    pub arrivals_above: u64,
+    /// An import that has not ended. While this is set the store does not open.
+    pub importing: Option<Importing>,
+    /// How far the way to `format` has got; none when everything is in that format.
+    pub migration: Option<MigrationProgress>,
 }
 
 impl Record for StoreHeader {
     const TYPE: u8 = 2;
     const NAME: &'static str = "store header";
+}
+
+/// An import that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Importing {
+    /// The one instance that is being imported; none for a whole store.
+    pub instance: Option<String>,
+}
+
+/// How far a migration has got.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MigrationProgress {
+    /// The format that the rest of the store still has.
+    pub from: u32,
+    /// The shard that is being migrated; those before it are done.
+    pub shard: u16,
+    /// The last key of that shard that is done.
+    #[serde(with = "serde_bytes")]
+    pub done: Vec<u8>,
 }
 
 /// A loss that was accepted so that a store behind its watermark could be opened.

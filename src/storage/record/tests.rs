@@ -72,8 +72,18 @@ fn records_of_the_store() {
             shards: 2,
             created_at_ms: 3,
             accepted_losses: vec![loss],
+            arrivals_above: 9,
+            importing: Some(Importing {
+                instance: Some("i".into()),
+            }),
+            migration: Some(MigrationProgress {
+                from: 10,
+                shard: 11,
+                done: vec![12, 13],
+            }),
         },
-        "01000000 0200 0300000000000000 01 0500000000000000 0600 010700000000000000 0800000000000000",
+        "01000000 0200 0300000000000000 01 0500000000000000 0600 010700000000000000 0800000000000000 \
+         0900000000000000 01 01 0169 01 0a000000 0b00 02 0c0d",
     );
 }
 

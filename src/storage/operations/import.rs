@@ -1,0 +1,301 @@
+//! Reading an export back, into a store that nobody else has open.
+//!
+//! Nothing is ever overwritten: a whole store goes into an empty one, an instance into a store that does not have it.
+//! Rows are given the shard that their instance has in this store, and an envelope that binds them to it.
+//!
+//! **What a crash leaves.** Before the first row the store header says that an import has begun, and only after the
+//! last line was read and found right it no longer does. In between the store does not open
+//! ([`Error::ImportUnfinished`]): it can't be taken for a whole one. Importing again removes what the first try left
+//! and begins anew. Within the import an instance is whole or invisible, because its state comes behind its rows.
+//!
+//! **What a file can't do.** A line that is too long, or no line of an export, or not the row that it claims to be,
+//! ends the import with its number; what was read of it is never more than a line may have.
+
+use std::io::BufRead;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::ids::InstanceId;
+use crate::limits::ARRIVAL_EPOCH_MAX;
+use crate::storage::engine::Engine;
+use crate::storage::error::{Error, Refusal, Result};
+use crate::storage::key::{self, Key, Local, Meta};
+use crate::storage::open::{OpenOptions, Place};
+use crate::storage::operations::line::{Line, RowLine, Scope, unhex};
+use crate::storage::operations::reader::{Lines, bad};
+use crate::storage::operations::schema::schema;
+use crate::storage::operations::walk::{Look, Row, first_key, look};
+use crate::storage::operations::writer::{Slices, of_instances};
+use crate::storage::record::{Importing, Origin, Seen, State};
+use crate::storage::store::{Parts, Store, shard_of};
+use crate::storage::value::{self, Envelope};
+
+/// What an import brought.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Imported {
+    /// Instances.
+    pub instances: u64,
+    /// Rows of them.
+    pub rows: u64,
+}
+
+impl OpenOptions {
+    /// Imports what [`Store::export`] wrote, and opens the store: a whole store into an empty or new one, one instance
+    /// into a store where it is missing. The number of shards need not be that of the exported store.
+    ///
+    /// An import that fails, or is cut short, leaves a store that does not open; the same import again begins anew.
+    pub fn import(&self, url: &str, file: &mut dyn BufRead) -> Result<(Store, Imported)> {
+        self.import_place(Place::find(url)?, file)
+    }
+
+    /// The same on an engine that needs no directory of ours.
+    pub fn import_engine(&self, engine: Arc<dyn Engine>, file: &mut dyn BufRead) -> Result<(Store, Imported)> {
+        self.import_place(Place::Engine(engine), file)
+    }
+
+    fn import_place(&self, place: Place, file: &mut dyn BufRead) -> Result<(Store, Imported)> {
+        let mut lines = Lines::new(file);
+        let header = lines.header()?;
+        let mut parts = self.for_import().prepare(place)?;
+        begin(&mut parts, &header.scope)?;
+        let mut import = Import {
+            scope: header.scope,
+            slices: Slices::new(parts.header.shards),
+            parts: &mut parts,
+            instance: None,
+            imported: Imported::default(),
+            arrivals_above: 0,
+        };
+        let trailer = loop {
+            match lines.next()? {
+                Line::Row(row) => import.row(&row).map_err(|error| lines.fails(error))?,
+                Line::Trailer(trailer) => break trailer,
+            }
+        };
+        import.end_instance().map_err(|error| lines.fails(error))?;
+        lines.end(&trailer, import.imported.instances, import.imported.rows)?;
+        let imported = import.finish()?;
+        Ok((Store::start(parts)?, imported))
+    }
+}
+
+/// Checks that nothing would be overwritten, removes what an earlier try left, and marks the store.
+fn begin(parts: &mut Parts, scope: &Scope) -> Result<()> {
+    let marker = Importing {
+        instance: match scope {
+            Scope::Store => None,
+            Scope::Instance(instance) => Some(instance.to_string()),
+        },
+    };
+    match (&parts.header.importing, scope) {
+        (Some(unfinished), _) if *unfinished != marker => return Err(Error::ImportUnfinished),
+        (Some(_), Scope::Store) => {
+            for shard in parts.shards() {
+                parts.clear(shard, of_instances(shard))?;
+            }
+        }
+        (Some(_), Scope::Instance(instance)) => remove(parts, instance)?,
+        (None, Scope::Store) => {
+            for shard in parts.shards() {
+                let (start, end) = of_instances(shard);
+                if first_key(&*parts.engine.snapshot(shard)?, &start, &end)?.is_some() {
+                    let what = "the store to import into".into();
+                    return Err(Error::NotEmpty { what });
+                }
+            }
+        }
+        (None, Scope::Instance(instance)) => {
+            let shard = shard_of(instance.as_str(), parts.header.shards);
+            let snapshot = parts.engine.snapshot(shard)?;
+            let (start, end) = key::below(&key::namespace(shard, instance.as_str()));
+            if first_key(&*snapshot, &start, &end)?.is_some() {
+                return Err(Refusal::Exists.into());
+            }
+        }
+    }
+    parts.header.importing = Some(marker);
+    parts.write_header()
+}
+
+/// Removes an instance that an earlier try left, whole or in part.
+fn remove(parts: &mut Parts, instance: &InstanceId) -> Result<()> {
+    let id = instance.as_str();
+    let shard = shard_of(id, parts.header.shards);
+    let snapshot = parts.engine.snapshot(shard)?;
+    let meta = |fact| Key::Instance(shard, id.into(), Local::Meta(fact));
+    let mut batch = crate::storage::batch::Batch::new();
+    batch.delete(&Key::Runnable(shard, id.into()).pack());
+    // The state goes first and with it what names the instance, as it came last: the rest is invisible.
+    if let Look::Found(State {
+        alarm_at_ms: Some(at), ..
+    }) = look(&*snapshot, &meta(Meta::State))?
+    {
+        batch.delete(&Key::Alarm(shard, at, id.into()).pack());
+    }
+    if let Look::Found(Origin { created_at_ms, .. }) = look(&*snapshot, &meta(Meta::Origin))? {
+        batch.delete(&Key::Index(shard, created_at_ms, id.into()).pack());
+    }
+    batch.delete(&meta(Meta::State).pack());
+    parts.commit(shard, batch)?;
+    parts.clear(shard, key::below(&key::namespace(shard, id)))?;
+    parts.clear(shard, key::below(&key::dedup_of(shard, id)))
+}
+
+/// The instance whose rows are being read.
+struct Current {
+    id: InstanceId,
+    /// Where the last row stands in the order of the file.
+    last: (u8, Vec<u8>),
+    /// What was not yet said of it.
+    state: Option<State>,
+    origin: Option<Origin>,
+    input: bool,
+}
+
+struct Import<'a> {
+    scope: Scope,
+    parts: &'a mut Parts,
+    slices: Slices,
+    instance: Option<Current>,
+    imported: Imported,
+    arrivals_above: u64,
+}
+
+impl Import<'_> {
+    /// Takes in a row.
+    fn row(&mut self, line: &RowLine) -> Result<()> {
+        let id = line.key.instance();
+        if matches!(&self.scope, Scope::Instance(instance) if instance != id) {
+            return bad("the row belongs to another instance than the first line says");
+        }
+        self.turn_to(id)?;
+        let shard = shard_of(id.as_str(), self.parts.header.shards);
+        let Some(key) = line.key.in_shard(shard) else {
+            return bad("the location is too deep");
+        };
+        let row = seal(&key, line)?;
+        let Some(current) = &mut self.instance else {
+            return bad("the row belongs to no instance");
+        };
+        let place = (rank(&key), row.key.clone());
+        if place <= current.last {
+            return bad("the row is not in the order of an export, or is there twice");
+        }
+        current.last = place;
+        match &key {
+            Key::Instance(_, _, Local::Meta(Meta::State)) => current.state = decode(&row)?,
+            Key::Instance(_, _, Local::Meta(Meta::Origin)) => current.origin = decode(&row)?,
+            Key::Instance(_, _, Local::Meta(Meta::Input)) => current.input = true,
+            Key::Instance(_, _, Local::Inbox(arrival)) => self.above(arrival.epoch)?,
+            Key::Dedup(..) => self.above(decode::<Seen>(&row)?.map_or(0, |seen| seen.epoch))?,
+            Key::Alarm(_, at, _) if current.state.as_ref().and_then(|state| state.alarm_at_ms) != Some(*at) => {
+                return bad("the alarm is not the one that the state names");
+            }
+            Key::Index(_, at, _) if current.origin.as_ref().map(|origin| origin.created_at_ms) != Some(*at) => {
+                return bad("the listing row is not at the time of the origin");
+            }
+            _ => {}
+        }
+        self.imported.rows += 1;
+        self.slices.set(self.parts, shard, &row)
+    }
+
+    /// Notes the epoch of a message: those of this store have to be above it, so that what is sent later comes later,
+    /// and never in the place of another.
+    fn above(&mut self, epoch: u64) -> Result<()> {
+        if epoch > ARRIVAL_EPOCH_MAX {
+            return bad("the epoch is too large");
+        }
+        self.arrivals_above = self.arrivals_above.max(epoch);
+        Ok(())
+    }
+
+    /// Ends the instance before, if this row begins another.
+    fn turn_to(&mut self, id: &InstanceId) -> Result<()> {
+        match &self.instance {
+            Some(current) if current.id == *id => return Ok(()),
+            Some(current) if current.id.as_str() > id.as_str() => {
+                return bad("the instances are not in the order of an export");
+            }
+            _ => {}
+        }
+        self.end_instance()?;
+        self.instance = Some(Current {
+            id: id.clone(),
+            last: (0, Vec::new()),
+            state: None,
+            origin: None,
+            input: false,
+        });
+        Ok(())
+    }
+
+    /// Checks that the instance is whole.
+    fn end_instance(&mut self) -> Result<()> {
+        let Some(current) = self.instance.take() else {
+            return Ok(());
+        };
+        if current.state.is_none() || current.origin.is_none() || !current.input {
+            return bad(&format!("instance {} ends without state, origin or input", current.id));
+        }
+        self.imported.instances += 1;
+        Ok(())
+    }
+
+    /// Makes everything durable, and the store whole.
+    fn finish(mut self) -> Result<Imported> {
+        self.slices.flush(self.parts)?;
+        let header = &mut self.parts.header;
+        header.importing = None;
+        header.arrivals_above = header.arrivals_above.max(self.arrivals_above);
+        self.parts.write_header()?;
+        Ok(self.imported)
+    }
+}
+
+/// Where a key stands in an export: its rows, what it saw, and what makes it visible.
+fn rank(key: &Key<'_>) -> u8 {
+    match key {
+        Key::Instance(_, _, Local::Meta(Meta::State)) => 2,
+        Key::Store | Key::Position(_) | Key::Instance(..) => 0,
+        Key::Dedup(..) => 1,
+        Key::Alarm(..) => 3,
+        Key::Index(..) => 4,
+        Key::Runnable(..) => 5,
+    }
+}
+
+/// The row that a line stands for, if it is what it claims to be.
+fn seal(key: &Key<'_>, line: &RowLine) -> Result<Row> {
+    let packed = key.pack();
+    if Key::unpack(&packed).is_err() {
+        return bad("the key has a part that is too long or too large");
+    }
+    let Some(record) = unhex(&line.bare) else {
+        return bad("`bare` is not lower-case hexadecimal");
+    };
+    let value = value::seal(
+        &packed,
+        &Envelope {
+            record_type: line.record_type,
+            version: line.schema,
+            record: &record,
+        },
+    );
+    let schema = schema(key);
+    if line.record != schema.name || line.record_type != schema.record_type {
+        return bad(&format!(
+            "a {} belongs under this key, not a {}",
+            schema.name, line.record
+        ));
+    }
+    match schema.check(&packed, &value) {
+        Ok(()) => Ok(Row { key: packed, value }),
+        Err(error) => bad(&error.to_string()),
+    }
+}
+
+fn decode<R: value::Record>(row: &Row) -> Result<Option<R>> {
+    Ok(value::decode(&row.key, &row.value).ok())
+}

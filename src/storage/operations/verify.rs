@@ -1,0 +1,258 @@
+//! Reading everything and telling what is wrong, without changing anything.
+//!
+//! Each shard is read once from its first possible key to its last, under one snapshot. The rows of an instance lie
+//! together, so one instance at a time is held in memory; what lies beside the namespaces is compared with the
+//! instance it names by looking at single rows of the same snapshot.
+
+use std::sync::Arc;
+
+use crate::ids::Shard;
+use crate::storage::directory::Directory;
+use crate::storage::engine::{Engine, ReadError, Snapshot};
+use crate::storage::error::{Error, Result};
+use crate::storage::key::{self, Key};
+use crate::storage::open::{OpenOptions, Place, read, stored_position};
+use crate::storage::operations::beside;
+use crate::storage::operations::instance::InstanceCheck;
+use crate::storage::operations::report::{Fault, Finding, Report};
+use crate::storage::operations::schema::schema;
+use crate::storage::operations::walk::{Row, Walk};
+use crate::storage::record::StoreHeader;
+use crate::storage::store::Store;
+use crate::storage::watermark::{Found, Mark, Watermark};
+
+impl Store {
+    /// Reads everything and reports all that is wrong. Changes nothing, and commits go on meanwhile: each shard is
+    /// read as it is at one moment.
+    ///
+    /// An error means that the store could not be read, not that something is wrong with it.
+    ///
+    /// ```
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("data").display().to_string();
+    /// use everstep::storage::OpenOptions;
+    /// let store = OpenOptions::new().open(&path)?;
+    /// let report = store.verify()?;
+    /// assert!(report.is_clean(), "{report}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn verify(&self) -> Result<Report> {
+        verify(self.engine(), self.shard_count())
+    }
+}
+
+impl OpenOptions {
+    /// Verifies a store that is not open, also one that would not open: a store behind its watermark is read and
+    /// the gap is a finding. Neither a new epoch nor a new watermark is written.
+    ///
+    /// The engine is opened for it, and an engine that finds the last write of a killed process cut short repairs
+    /// its own log as it always does.
+    pub fn verify(&self, url: &str) -> Result<Report> {
+        match Place::find(url)? {
+            Place::Engine(engine) => verify(&*engine, shards(&*engine, None)),
+            Place::Directory { path, name, open } => {
+                // Nothing is made where nothing is.
+                if !path.join(name).is_dir() {
+                    return Err(Error::NotAStore {
+                        path,
+                        reason: format!("there is no {name} store in it"),
+                    });
+                }
+                let directory = Directory::lock(&path)?;
+                let found = Watermark::read(&directory.watermark())?;
+                if let Found::Marks { format, .. } = found {
+                    self.knows(format)?;
+                }
+                let engine: Arc<dyn Engine> = open(&directory.engine(name))?;
+                let marks = match &found {
+                    Found::Marks { marks, .. } => Some(marks.as_slice()),
+                    Found::Missing | Found::Damaged => None,
+                };
+                let mut report = verify(&*engine, shards(&*engine, marks))?;
+                compare(&*engine, marks, &mut report)?;
+                Ok(report)
+            }
+        }
+    }
+}
+
+/// How many shards there are, as far as can be told.
+fn shards(engine: &dyn Engine, marks: Option<&[Mark]>) -> u16 {
+    let header: Result<Option<StoreHeader>> = read(engine, Shard(0), &Key::Store);
+    match (header, marks) {
+        (Ok(Some(header)), _) => header.shards,
+        (_, Some(marks)) => u16::try_from(marks.len()).unwrap_or(1),
+        _ => 1,
+    }
+}
+
+/// Compares every shard with the watermark.
+fn compare(engine: &dyn Engine, marks: Option<&[Mark]>, report: &mut Report) -> Result<()> {
+    let Some(marks) = marks else {
+        let finding = || Finding {
+            fault: Fault::NoWatermark,
+            shard: Shard(0),
+            instance: None,
+            key: "the watermark".into(),
+            detail: "it is missing or damaged, so nothing tells whether the store is complete".into(),
+        };
+        report.add(finding, Fault::NoWatermark);
+        return Ok(());
+    };
+    for (shard, mark) in (0..).map(Shard).zip(marks) {
+        let Ok(found) = stored_position(engine, shard) else {
+            continue; // The walk has reported the row.
+        };
+        let expected = mark.position;
+        if found.sequence < expected.sequence || (found.sequence == expected.sequence && found != expected) {
+            let finding = || Finding {
+                fault: Fault::BehindWatermark,
+                shard,
+                instance: None,
+                key: "the watermark".into(),
+                detail: format!("commit {} was durable, found {}", expected.sequence, found.sequence),
+            };
+            report.add(finding, Fault::BehindWatermark);
+        }
+    }
+    Ok(())
+}
+
+/// Verifies all shards of an engine.
+pub(super) fn verify(engine: &dyn Engine, shards: u16) -> Result<Report> {
+    let mut report = Report {
+        shards,
+        ..Report::default()
+    };
+    for shard in (0..shards).map(Shard) {
+        let snapshot = engine.snapshot(shard)?;
+        Verifier {
+            snapshot: &*snapshot,
+            shard,
+            shards,
+            report: &mut report,
+            instance: None,
+        }
+        .shard()?;
+    }
+    Ok(report)
+}
+
+/// Reads one shard.
+pub(super) struct Verifier<'a> {
+    pub(super) snapshot: &'a dyn Snapshot,
+    pub(super) shard: Shard,
+    pub(super) shards: u16,
+    report: &'a mut Report,
+    /// The instance whose rows are being read.
+    instance: Option<InstanceCheck>,
+}
+
+impl Verifier<'_> {
+    fn shard(&mut self) -> Result<()> {
+        for range in key::territory(self.shard, self.shards).windows(2) {
+            let mut walk = Walk::new(self.snapshot, (range[0].clone(), range[1].clone()));
+            loop {
+                match walk.next() {
+                    Ok(Some(row)) => self.row(&row)?,
+                    Ok(None) => break,
+                    Err(ReadError::Corrupt(what)) => {
+                        self.find(Fault::EngineDamaged, None, &range[0], what);
+                        break;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            self.end_instance()?;
+        }
+        self.must_have(&Key::Position(self.shard), Fault::MissingPosition)?;
+        if self.shard.0 == 0 {
+            self.must_have(&Key::Store, Fault::MissingHeader)?;
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, row: &Row) -> Result<()> {
+        self.report.rows += 1;
+        self.report.bytes += row.bytes();
+        let key = match Key::unpack(&row.key) {
+            Ok(key) => key,
+            Err(error) => {
+                let owner = self.instance.as_ref().filter(|check| check.owns(&row.key));
+                let owner = owner.map(|check| check.id().to_owned());
+                self.find(Fault::InvalidKey, owner.as_deref(), &row.key, error.to_string());
+                return Ok(());
+            }
+        };
+        if let Key::Instance(_, instance, _) = &key {
+            self.begin_instance(instance, &row.key)?;
+        }
+        let readable = match schema(&key).check(&row.key, &row.value) {
+            Ok(()) => true,
+            Err(error) => {
+                self.find((&error).into(), owner(&key), &row.key, error.to_string());
+                false
+            }
+        };
+        match &key {
+            Key::Instance(_, _, local) => {
+                if let Some(mut check) = self.instance.take() {
+                    check.row(self, local, row, readable)?;
+                    self.instance = Some(check);
+                }
+                Ok(())
+            }
+            Key::Store if readable => beside::header(self, row),
+            // Whose it is stands in the key: an alarm that can't be read still may be an orphan.
+            _ => beside::row(self, &key, row),
+        }
+    }
+
+    fn begin_instance(&mut self, instance: &str, key: &[u8]) -> Result<()> {
+        if self.instance.as_ref().is_some_and(|check| check.id() == instance) {
+            return Ok(());
+        }
+        self.end_instance()?;
+        self.report.instances += 1;
+        self.instance = Some(InstanceCheck::begin(self, instance, key));
+        Ok(())
+    }
+
+    fn end_instance(&mut self) -> Result<()> {
+        match self.instance.take() {
+            Some(check) => check.end(self),
+            None => Ok(()),
+        }
+    }
+
+    fn must_have(&mut self, key: &Key<'_>, fault: Fault) -> Result<()> {
+        let bytes = key.pack();
+        if let Ok(None) = self.snapshot.get(&bytes) {
+            self.find(fault, None, &bytes, "there is no such row".into());
+        }
+        Ok(())
+    }
+
+    pub(super) fn find(&mut self, fault: Fault, instance: Option<&str>, key: &[u8], detail: String) {
+        let finding = || Finding {
+            fault,
+            shard: self.shard,
+            instance: instance.map(str::to_owned),
+            key: key::describe(key),
+            detail,
+        };
+        self.report.add(finding, fault);
+    }
+}
+
+/// Whose row a key is.
+fn owner<'a>(key: &'a Key<'_>) -> Option<&'a str> {
+    match key {
+        Key::Store | Key::Position(_) => None,
+        Key::Instance(_, instance, _)
+        | Key::Alarm(_, _, instance)
+        | Key::Index(_, _, instance)
+        | Key::Dedup(_, instance, _)
+        | Key::Runnable(_, instance) => Some(instance),
+    }
+}
