@@ -6,13 +6,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::actor::Shared;
-use crate::engine::{Message, Workflow};
+use crate::engine::{Accepts, Message, Workflow};
 use crate::ids::{InstanceId, MessageId};
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{self, Failure, Output, State, Status};
 use crate::storage::{self, Commit, Refusal};
 
-pub use error::{Error, Result};
+pub use error::Error;
+pub(crate) use error::Result;
 
 /// One instance of a workflow, as its callers see it. Cheap to clone.
 pub struct Handle<W> {
@@ -45,7 +46,10 @@ impl<W: Workflow> Handle<W> {
     }
 
     /// Sends a message. It is durable when this returns; a second one with the same id is a duplicate.
-    pub async fn send<M: Message>(&self, id: MessageId, message: &M) -> Result<Sent> {
+    pub async fn send<M: Message>(&self, id: MessageId, message: &M) -> Result<Sent>
+    where
+        W: Accepts<M>,
+    {
         let store = &self.shared.store;
         let namespace = store.namespace(&self.instance);
         let message = record::Message {

@@ -5,9 +5,7 @@
 //! There is no server to operate: open a directory, and it runs.
 //!
 //! ```
-//! use std::time::Duration;
-//!
-//! use everstep::{Ctx, Message, MessageId, Runtime, Workflow, WorkflowError};
+//! use everstep::{Accepts, Ctx, Message, MessageId, Result, Runtime, Workflow, ok};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Message, Serialize, Deserialize)]
@@ -22,13 +20,15 @@
 //!     type Input = u32;
 //!     type Output = String;
 //!
-//!     async fn run(ctx: Ctx, amount: u32) -> Result<String, WorkflowError> {
-//!         let total: u32 = ctx.step("price", move || async move { Ok(amount * 2) }).await?;
-//!         let approval: Approval = ctx.receive("approval").await?;
-//!         ctx.sleep("cooling off", Duration::from_millis(10)).await?;
-//!         Ok(format!("{total} approved by {}", approval.by))
+//!     async fn run(ctx: Ctx<Order>, amount: u32) -> Result<String> {
+//!         let total = ctx.step("price", move || async move { ok(amount * 2) }).await?;
+//!         let approval = ctx.receive::<Approval>().timeout("7d").await?;
+//!         ctx.sleep("cooling off", "10ms").await?;
+//!         ok(format!("{total} approved by {}", approval.by))
 //!     }
 //! }
+//!
+//! impl Accepts<Approval> for Order {}
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,7 +58,7 @@
 
 mod actor;
 pub mod clock;
-pub mod duration;
+mod duration;
 mod engine;
 mod handle;
 mod ids;
@@ -71,8 +71,13 @@ pub mod storage;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use engine::{Ctx, Message, Receive, Sleep, Step, StepFailed, Workflow, WorkflowError};
+pub use duration::{IntoDuration, InvalidDuration};
+pub use engine::{
+    Accepts, Attempt, Backoff, Branch, Branches, Contestants, Ctx, Divergence, IntoWork, Loop, Message, Receive,
+    ReceiveMany, Repeat, Result, Retry, Sleep, Step, TryStep, Winner, Within, Workflow, WorkflowError, branch, critical,
+    ok, rollback,
+};
 pub use everstep_macros::Message;
-pub use handle::{Error, Handle, Result, Sent};
+pub use handle::{Error, Handle, Sent};
 pub use ids::{InstanceId, InvalidId, MessageId, Shard};
 pub use runtime::{Builder, Runtime};

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use everstep::storage::OpenOptions;
 use everstep::storage::record::Status;
-use everstep::{Ctx, Message, MessageId, Runtime, Sent, Workflow, WorkflowError};
+use everstep::{Accepts, Ctx, Message, MessageId, Runtime, Sent, Workflow, WorkflowError};
 use serde::{Deserialize, Serialize};
 
 const CHILD: &str = "EVERSTEP_TEST_STORE";
@@ -30,15 +30,17 @@ struct Approval {
 #[derive(Clone, Copy)]
 struct Order;
 
+impl Accepts<Approval> for Order {}
+
 impl Workflow for Order {
     const NAME: &'static str = "order";
     type Input = PathBuf;
     type Output = String;
 
-    async fn run(ctx: Ctx, effects: PathBuf) -> Result<String, WorkflowError> {
+    async fn run(ctx: Ctx<Order>, effects: PathBuf) -> Result<String, WorkflowError> {
         let file = effects.clone();
         let number: u32 = ctx.step("reserve", move || effect(file, "reserve", 7)).await?;
-        let approval: Approval = ctx.receive("approval").await?;
+        let approval: Approval = ctx.receive().await?;
         ctx.sleep("cooling off", Duration::from_millis(300)).await?;
         let total: u32 = ctx
             .step("charge", move || effect(effects, "charge", number * 6))

@@ -1,12 +1,12 @@
 //! Reading an instance from its namespace.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::engine::Loaded;
 use crate::location::Location;
 use crate::storage::engine::Snapshot;
 use crate::storage::key::{Arrival, Local, Meta};
-use crate::storage::record::{Entry, Input, Message, Name, Origin, State};
+use crate::storage::record::{Attempts, Entry, Input, Message, Name, Origin, State};
 use crate::storage::{Error, Namespace, Result, Rows};
 
 /// Everything that the engine needs of an instance; none if there is no such instance.
@@ -40,15 +40,15 @@ pub(crate) fn load(namespace: &Namespace, snapshot: &dyn Snapshot) -> Result<Opt
             "instance {instance} has {found} entries of {expected}"
         )));
     }
+    let mut attempts = BTreeMap::new();
+    namespace.list(snapshot, Rows::Attempts, &mut |local, row| {
+        if let Local::Attempts(entry) = local {
+            attempts.insert(entry, row.decode::<Attempts>()?);
+        }
+        Ok(())
+    })?;
     let inbox = inbox(namespace, snapshot)?;
-    Ok(Some(Loaded {
-        origin,
-        state,
-        input,
-        names,
-        entries,
-        inbox,
-    }))
+    Ok(Some(Loaded { origin, state, input, names, entries, attempts, inbox, crashes: 0 }))
 }
 
 /// The messages that wait, oldest first.

@@ -1,21 +1,23 @@
 //! The task that runs one resident instance.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 use crate::actor::changes::Changes;
 use crate::actor::directory::Directory;
 use crate::actor::load;
 use crate::actor::signal::Signal;
 use crate::clock::Clock;
-use crate::engine::{Definition, Divergence, Execution, StepTask, Turn};
+use crate::engine::{AttemptEnd, Begin, Definition, Divergence, Execution, Turn};
 use crate::ids::InstanceId;
 use crate::location::Location;
 use crate::scheduler::Alarms;
 use crate::spawn;
-use crate::storage::record::StepOutcome;
 use crate::storage::{Activation, Condition, Error, Namespace, Store};
 
 /// What all pumps share.
@@ -54,27 +56,30 @@ pub(crate) async fn run(shared: Arc<Shared>, instance: InstanceId, signal: Arc<S
     }
 }
 
+/// How an attempt ended, and which.
+type Ended = (Location, u32, AttemptEnd);
+
 struct Pump<'a> {
     shared: &'a Arc<Shared>,
     namespace: Namespace,
     signal: &'a Signal,
     activation: &'a Activation,
-    steps: mpsc::UnboundedSender<(Location, StepOutcome)>,
-    outcomes: mpsc::UnboundedReceiver<(Location, StepOutcome)>,
+    attempts: HashMap<Location, AbortHandle>,
+    ended: mpsc::UnboundedSender<Ended>,
+    endings: mpsc::UnboundedReceiver<Ended>,
 }
 
 impl<'a> Pump<'a> {
-    fn new(shared: &'a Arc<Shared>, instance: &'a InstanceId, signal: &'a Signal, activation: &'a Activation) -> Self {
-        // As many messages as there are running steps, and no more.
-        let (steps, outcomes) = mpsc::unbounded_channel();
-        Self {
-            shared,
-            namespace: shared.store.namespace(instance),
-            signal,
-            activation,
-            steps,
-            outcomes,
-        }
+    fn new(
+        shared: &'a Arc<Shared>,
+        instance: &'a InstanceId,
+        signal: &'a Signal,
+        activation: &'a Activation,
+    ) -> Self {
+        // As many messages as there are running attempts, and no more.
+        let (ended, endings) = mpsc::unbounded_channel();
+        let namespace = shared.store.namespace(instance);
+        Self { shared, namespace, signal, activation, attempts: HashMap::new(), ended, endings }
     }
 
     async fn run(mut self) -> Result<(), Stopped> {
@@ -107,14 +112,12 @@ impl<'a> Pump<'a> {
     /// Takes turns until the instance rests with everything durable. Tells whether it ended.
     async fn turn(&mut self, execution: &mut Execution) -> Result<bool, Stopped> {
         loop {
-            let Turn {
-                commit,
-                steps,
-                wait,
-                end,
-            } = execution.turn(self.shared.clock.now_ms())?;
-            for (location, task) in steps {
-                self.start_step(location, task);
+            let Turn { commit, begin, cancel, alarm_at_ms, ended } = execution.turn(self.shared.clock.now_ms())?;
+            for location in cancel {
+                self.cancel(&location);
+            }
+            for attempt in begin {
+                self.begin(attempt);
             }
             let Some(mut commit) = commit else {
                 return Ok(false);
@@ -122,10 +125,11 @@ impl<'a> Pump<'a> {
             commit.require(Condition::Current(self.activation.clone()));
             self.shared.store.commit(commit).await?;
             self.shared.changes.tell(self.namespace.instance());
-            if end.is_some() {
+            if ended {
+                self.report_unawaited(execution);
                 return Ok(true);
             }
-            if let (Some(at), Some(alarms)) = (wait.alarm_at_ms, self.shared.alarms.get()) {
+            if let (Some(at), Some(alarms)) = (alarm_at_ms, self.shared.alarms.get()) {
                 alarms.armed(at, self.namespace.instance());
             }
             if !execution.committed() {
@@ -134,14 +138,15 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Waits until a step ends or somebody has news.
+    /// Waits until an attempt ends or somebody has news.
     async fn wait(&mut self, execution: &mut Execution) -> Result<(), Stopped> {
         tokio::select! {
-            outcome = self.outcomes.recv() => {
-                let mut next = outcome;
-                while let Some((location, outcome)) = next {
-                    execution.step_ended(location, outcome);
-                    next = self.outcomes.try_recv().ok();
+            ended = self.endings.recv() => {
+                let mut next = ended;
+                while let Some((location, number, end)) = next {
+                    self.attempts.remove(&location);
+                    execution.attempt_ended(&location, number, end, self.shared.clock.now_ms());
+                    next = self.endings.try_recv().ok();
                 }
             }
             () = self.signal.wait() => {
@@ -153,12 +158,55 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    fn start_step(&self, location: Location, task: StepTask) {
-        let steps = self.steps.clone();
-        spawn::task(async move {
-            let outcome = task().await;
-            // A pump that is gone has no use for it: the step runs again when the instance is next activated.
-            let _ = steps.send((location, outcome));
+    /// Runs an attempt in a task of its own: a slow, blocking or panicking one harms nobody else.
+    fn begin(&mut self, attempt: Begin) {
+        let Begin { location, number, attempting, timeout } = attempt;
+        let (ended, at) = (self.ended.clone(), location.clone());
+        let task = spawn::task(async move {
+            let guarded = AssertUnwindSafe(attempting).catch_unwind();
+            let end = match timeout {
+                Some(timeout) => match tokio::time::timeout(timeout, guarded).await {
+                    Ok(returned) => attempt_end(returned),
+                    Err(_) => AttemptEnd::TimedOut,
+                },
+                None => attempt_end(guarded.await),
+            };
+            // A pump that is gone has no use for it: the attempt is made again when the instance is next activated.
+            let _ = ended.send((location, number, end));
         });
+        self.attempts.insert(at, task.abort_handle());
+    }
+
+    fn cancel(&mut self, location: &Location) {
+        if let Some(task) = self.attempts.remove(location) {
+            task.abort();
+        }
+    }
+
+    fn report_unawaited(&self, execution: &mut Execution) {
+        for step in execution.take_unawaited() {
+            tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and never awaited");
+        }
+    }
+}
+
+fn attempt_end(
+    returned: Result<Result<crate::storage::payload::Payload, crate::storage::record::Failure>, Box<dyn std::any::Any + Send>>,
+) -> AttemptEnd {
+    match returned {
+        Ok(returned) => AttemptEnd::Returned(returned),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&'static str>().copied());
+            AttemptEnd::Panicked(text.unwrap_or("no message").to_owned())
+        }
+    }
+}
+
+impl Drop for Pump<'_> {
+    fn drop(&mut self) {
+        for task in self.attempts.values() {
+            task.abort();
+        }
     }
 }

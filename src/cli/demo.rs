@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use everstep::storage::record::Status;
-use everstep::{Ctx, Handle, Message, MessageId, Runtime, Workflow, WorkflowError};
+use everstep::{Accepts, Ctx, Handle, Message, MessageId, Runtime, Workflow, WorkflowError};
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
@@ -35,17 +35,19 @@ struct Approval {
 
 struct Order;
 
+impl Accepts<Approval> for Order {}
+
 impl Workflow for Order {
     const NAME: &'static str = "demo-order";
     type Input = OrderInput;
     type Output = String;
 
-    async fn run(ctx: Ctx, input: OrderInput) -> Result<String, WorkflowError> {
+    async fn run(ctx: Ctx<Order>, input: OrderInput) -> Result<String, WorkflowError> {
         let order = input.order;
         let reserved: u32 = ctx
             .step("reserve", move || effect(order, "reserved the goods", 100 + order))
             .await?;
-        let approval: Approval = ctx.receive("approval").await?;
+        let approval: Approval = ctx.receive().await?;
         ctx.sleep("cooling off", Duration::from_millis(input.cooling_off_ms))
             .await?;
         let charged: u32 = ctx

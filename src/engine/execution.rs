@@ -13,7 +13,6 @@ use crate::clock::Millis;
 use crate::engine::divergence::Divergence;
 use crate::engine::error::{Result, WorkflowError};
 use crate::engine::journal::{Journal, SharedJournal};
-use crate::engine::names::Names;
 use crate::engine::request::{Attempting, Request};
 use crate::engine::scope::{Facts, Scope};
 use crate::engine::workflow::{Definition, Running};
@@ -95,9 +94,7 @@ impl Execution {
     /// Calls the workflow function of an instance; nothing runs before the first turn.
     pub(crate) fn new(namespace: Namespace, loaded: Loaded, definition: &Definition, codecs: Codecs) -> Self {
         let Loaded { origin, state, input, names, entries, attempts, inbox, crashes } = loaded;
-        let mut journal = Journal { names: Names::load(names), now_ms: origin.created_at_ms, ..Journal::default() };
-        journal.load(entries);
-        let journal = SharedJournal::new(journal);
+        let journal = SharedJournal::new(Journal::load(names, entries, origin.created_at_ms));
         let facts = Facts {
             instance: namespace.instance().clone(),
             run: state.run,

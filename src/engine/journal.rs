@@ -96,6 +96,25 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
+    /// The journal of an instance, as its history was read.
+    pub(crate) fn load(names: Vec<String>, entries: Vec<(Location, Entry)>, now_ms: Millis) -> Self {
+        let mut completed: Vec<_> = entries
+            .iter()
+            .filter_map(|(location, entry)| Some((entry.completed?.order, location.clone())))
+            .collect();
+        completed.sort();
+        let mut journal = Self {
+            names: Names::load(names),
+            undelivered: completed.into_iter().map(|(_, location)| location).collect(),
+            last_id: entries.iter().map(|(_, entry)| entry.id).max().unwrap_or(0),
+            entries: entries.into_iter().collect(),
+            now_ms,
+            ..Self::default()
+        };
+        journal.unasked = journal.entries.keys().filter(|location| !journal.is_known(location)).count();
+        journal
+    }
+
     /// The location of a named operation in a scope.
     pub(crate) fn locate(&mut self, scope: &Location, name: &str) -> Result<Location, Misuse> {
         let index = self.names.index(name)?;
@@ -184,19 +203,6 @@ impl Journal {
     /// The first recorded entry that the code never asked for.
     pub(crate) fn first_unasked(&self) -> Option<Location> {
         self.entries.keys().find(|location| !self.is_known(location)).cloned()
-    }
-
-    /// What is recorded, as it was read.
-    pub(crate) fn load(&mut self, entries: Vec<(Location, Entry)>) {
-        let mut completed: Vec<_> = entries
-            .iter()
-            .filter_map(|(location, entry)| Some((entry.completed?.order, location.clone())))
-            .collect();
-        completed.sort();
-        self.undelivered = completed.into_iter().map(|(_, location)| location).collect();
-        self.last_id = entries.iter().map(|(_, entry)| entry.id).max().unwrap_or(0);
-        self.entries = entries.into_iter().collect();
-        self.unasked = self.entries.keys().filter(|location| !self.is_known(location)).count();
     }
 
     /// Records how an operation stands that the code has asked for.

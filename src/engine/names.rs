@@ -8,14 +8,7 @@ use crate::location::{Location, Segment};
 /// A name that an operation can't have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a name has 1 to {NAME_BYTES_MAX} bytes, this one has {0}")]
-pub struct InvalidName(usize);
-
-impl InvalidName {
-    /// The stable code of this error.
-    pub fn code(&self) -> &'static str {
-        "ES0102"
-    }
-}
+pub(crate) struct InvalidName(usize);
 
 /// Names by index, and the way back.
 #[derive(Debug, Default)]

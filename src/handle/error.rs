@@ -5,7 +5,7 @@ use crate::storage;
 use crate::storage::record::Failure;
 
 /// What a call returns.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call did not do what was asked.
 #[derive(Debug, Clone, thiserror::Error)]

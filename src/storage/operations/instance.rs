@@ -89,7 +89,7 @@ impl InstanceCheck {
                 self.names_of(verifier, location, row);
                 if readable {
                     let entry: Entry = decode(row)?;
-                    self.orders.extend(entry.order);
+                    self.orders.extend(entry.completed.map(|completed| completed.order));
                 }
             }
             Local::Meta(Meta::State) => self.state = fact(row, readable)?,
