@@ -30,6 +30,10 @@ const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// after a crash, so this is also what bounds the time to open.
 const MEMTABLE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Threads that write and merge tables. With more than one, fjall keeps the first of them free for writing: while
+/// another one merges, it takes waiting merges out of the queue and puts them back, and burns a core doing so.
+const WORKERS: usize = 1;
+
 /// A fjall database in a directory of its own.
 pub struct Fjall {
     database: Database,
@@ -109,6 +113,7 @@ impl Fjall {
 fn open(directory: &Path) -> Result<(Database, Keyspace), ReadError> {
     let database = Database::builder(directory)
         .cache_size(CACHE_BYTES)
+        .worker_threads(WORKERS)
         .open()
         .map_err(read_error)?;
     let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
