@@ -4,6 +4,7 @@
 //! then shows to readers; a snapshot is fjall's own.
 
 mod journal;
+mod shared;
 
 use std::fmt::Display;
 use std::io;
@@ -22,6 +23,7 @@ use crate::storage::engine::{
 };
 use crate::storage::fence::{Fence, Row};
 use journal::SealedJournals;
+use shared::Shared;
 
 /// Bytes of blocks kept in memory for reads.
 const CACHE_BYTES: u64 = 64 * 1024 * 1024;
@@ -74,13 +76,27 @@ impl Fjall {
         let count = batches.iter().map(Batch::len).sum::<usize>() + 1;
         let mut batch =
             OwnedWriteBatch::with_capacity(self.database.clone(), count).durability(Some(PersistMode::SyncData));
-        for (at, operation) in operations().enumerate() {
-            match operation {
-                Operation::Set { key, value } => batch.insert(&self.rows, key, value),
-                Operation::Delete { key } => batch.remove(&self.rows, key),
-                Operation::DeleteRange { start, end } => {
-                    self.remove_range(&mut batch, operations().take(at), start, end)?;
+        let mut keys = Shared::keys(batches);
+        let mut done = 0;
+        for its in batches {
+            let mut parts = Shared::batch(its);
+            for operation in its.operations() {
+                match operation {
+                    Operation::Set { key, value } => {
+                        parts.skip(key);
+                        batch.insert(&self.rows, keys.take(key), parts.take(value));
+                    }
+                    Operation::Delete { key } => {
+                        parts.skip(key);
+                        batch.remove(&self.rows, keys.take(key));
+                    }
+                    Operation::DeleteRange { start, end } => {
+                        parts.skip(start);
+                        parts.skip(end);
+                        self.remove_range(&mut batch, operations().take(done), start, end)?;
+                    }
                 }
+                done += 1;
             }
         }
         batch.insert(&self.rows, row.key, row.value);
