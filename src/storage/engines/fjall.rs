@@ -11,8 +11,9 @@ use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fjall::compaction::Leveled;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable};
 
 use crate::ids::Shard;
@@ -29,8 +30,13 @@ use shared::Shared;
 const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Bytes gathered in memory before they are written as a table. What lies in memory is read back from the journal
-/// after a crash, so this is also what bounds the time to open.
-const MEMTABLE_BYTES: u64 = 64 * 1024 * 1024;
+/// after a crash, so this is also what bounds the time to open. Most of what a commit costs is finding the places of
+/// its rows in memory, and the less there is, the more of it the processor's caches hold.
+const MEMTABLE_BYTES: u64 = 32 * 1024 * 1024;
+
+/// Tables as they come out of memory that are merged in one go. Twice fjall's default for tables of half its default
+/// size: a merge moves as much as before.
+const FRESH_TABLES: u8 = 8;
 
 /// Threads that write and merge tables. With more than one, fjall keeps the first of them free for writing: while
 /// another one merges, it takes waiting merges out of the queue and puts them back, and burns a core doing so.
@@ -132,7 +138,11 @@ fn open(directory: &Path) -> Result<(Database, Keyspace), ReadError> {
         .worker_threads(WORKERS)
         .open()
         .map_err(read_error)?;
-    let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+    let options = || {
+        KeyspaceCreateOptions::default()
+            .max_memtable_size(MEMTABLE_BYTES)
+            .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(FRESH_TABLES)))
+    };
     let rows = database.keyspace("rows", options).map_err(read_error)?;
     Ok((database, rows))
 }
