@@ -124,6 +124,17 @@ impl Batch {
         self.bytes.len()
     }
 
+    /// Bytes that fit without a new allocation.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Removes all operations and keeps the buffers.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+    }
+
     /// The chain hash behind this batch, when `before` is the one in front of it.
     pub(crate) fn chain(&self, before: u64) -> u64 {
         xxh3_64_with_seed(&self.bytes, before)

@@ -12,6 +12,7 @@ use crate::storage::batch::Batch;
 use crate::storage::key::{self, Arrival, Key, Local, Meta};
 use crate::storage::namespace::Namespace;
 use crate::storage::record::{Alarm, IndexRow, Message, Origin, Runnable, Seen, State};
+use crate::storage::spare;
 use crate::storage::value::{self, Record};
 
 /// What must hold at the moment the commit is done; if not, nothing of it is.
@@ -48,12 +49,15 @@ pub struct Commit {
 impl Commit {
     /// An empty commit for one shard.
     pub fn new(shard: Shard) -> Self {
-        Self {
-            shard,
-            conditions: Vec::new(),
-            batch: Batch::new(),
-            watched: Vec::new(),
-            sweeps: false,
+        match spare::take() {
+            Some(spare) => Self { shard, ..spare },
+            None => Self {
+                shard,
+                conditions: Vec::new(),
+                batch: Batch::new(),
+                watched: Vec::new(),
+                sweeps: false,
+            },
         }
     }
 
@@ -177,6 +181,19 @@ impl Commit {
     /// Bytes of all keys and values.
     pub fn bytes(&self) -> usize {
         self.batch.bytes()
+    }
+
+    /// Bytes that fit without a new allocation.
+    pub(crate) fn capacity(&self) -> usize {
+        self.batch.capacity()
+    }
+
+    /// Removes everything and keeps the buffers.
+    pub(crate) fn clear(&mut self) {
+        self.conditions.clear();
+        self.batch.clear();
+        self.watched.clear();
+        self.sweeps = false;
     }
 
     /// Sets a row outside the families that have methods of their own: the store header, and rows of an import.

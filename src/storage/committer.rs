@@ -26,6 +26,7 @@ use crate::storage::commit::Commit;
 use crate::storage::condition::Checker;
 use crate::storage::engine::{CommitError, Engine, EngineLimits, Group, Lease, Position};
 use crate::storage::error::{Error, Result};
+use crate::storage::spare;
 use crate::storage::watermark::Watermark;
 
 /// How often a commit whose outcome was unknown, and that turned out not to be done, is tried again.
@@ -42,22 +43,36 @@ pub struct Receipt {
 #[derive(Debug)]
 pub(crate) struct Request {
     commit: Commit,
-    reply: oneshot::Sender<Result<Receipt>>,
+    reply: oneshot::Sender<Answer>,
+}
+
+/// What a caller gets back: what became of its commit, and the commit itself, whose buffers its thread can use again.
+#[derive(Debug)]
+struct Answer {
+    outcome: Result<Receipt>,
+    spent: Commit,
+}
+
+impl Answer {
+    fn outcome(self) -> Result<Receipt> {
+        spare::keep(self.spent);
+        self.outcome
+    }
 }
 
 /// An answer on its way.
 #[derive(Debug)]
-pub struct Pending(oneshot::Receiver<Result<Receipt>>);
+pub struct Pending(oneshot::Receiver<Answer>);
 
 impl Pending {
     /// Waits until the commit is durable, or is known not to be.
     pub async fn durable(self) -> Result<Receipt> {
-        self.0.await.unwrap_or(Err(Error::Closed))
+        self.0.await.map_err(|_| Error::Closed)?.outcome()
     }
 
     /// The same for a thread that may wait.
     pub fn wait(self) -> Result<Receipt> {
-        self.0.blocking_recv().unwrap_or(Err(Error::Closed))
+        self.0.blocking_recv().map_err(|_| Error::Closed)?.outcome()
     }
 }
 
@@ -137,7 +152,7 @@ pub(crate) struct Worker {
     group_bytes_max: usize,
     // Kept between groups, so that a group costs no allocation of its own.
     batches: Vec<Batch>,
-    answers: Vec<(oneshot::Sender<Result<Receipt>>, Result<Receipt>)>,
+    answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     checker: Checker,
 }
 
@@ -221,20 +236,20 @@ impl Worker {
 
     /// Checks one request against the store and the commits before it in the group, and adds it if it holds.
     fn stage(&mut self, request: Request, position: &mut Position) {
-        let Request { commit, reply } = request;
+        let Request { mut commit, reply } = request;
         let checked = self
             .checker
             .check(&commit, &*self.engine, &self.activations, &self.batches);
-        let answer = checked.map(|()| {
+        let outcome = checked.map(|()| {
             position.sequence += 1;
             position.chain = commit.batch.chain(position.chain);
             self.checker.remember(&commit, self.batches.len());
-            self.batches.push(commit.batch);
+            self.batches.push(std::mem::take(&mut commit.batch));
             Receipt {
                 sequence: position.sequence,
             }
         });
-        self.answers.push((reply, answer));
+        self.answers.push((reply, Answer { outcome, spent: commit }));
     }
 
     /// Makes the staged group durable.
@@ -263,12 +278,17 @@ impl Worker {
 
     /// Answers everyone in the group: what was decided for each, or the failure of the whole.
     fn answer(&mut self, outcome: Result<()>) {
-        for (reply, answer) in self.answers.drain(..) {
-            let answer = outcome.clone().and(answer);
+        let mut batches = self.batches.drain(..);
+        for (reply, mut answer) in self.answers.drain(..) {
+            if answer.outcome.is_ok() {
+                // Accepted commits gave their batches to the group in this order.
+                answer.spent.batch = batches.next().unwrap_or_default();
+            }
+            answer.outcome = outcome.clone().and(answer.outcome);
             // A caller that went away does not want to know; the commit is done all the same.
             let _ = reply.send(answer);
         }
-        self.batches.clear();
+        drop(batches);
         self.checker.forget();
     }
 

@@ -46,6 +46,7 @@ mod fence;
 mod listing;
 mod namespace;
 mod open;
+mod spare;
 mod store;
 mod url;
 mod watermark;
