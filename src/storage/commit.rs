@@ -97,11 +97,11 @@ impl Commit {
     /// to where this one has it.
     pub fn set_state(&mut self, namespace: &Namespace, alarm_before: Option<Millis>, state: &State) -> &mut Self {
         let instance = namespace.instance().as_str();
-        if alarm_before != state.alarm_at_ms {
-            if let Some(at) = alarm_before {
-                self.batch
-                    .delete_with(|out| Key::Alarm(self.shard, at, instance.into()).pack_into(out));
-            }
+        if let Some(at) = alarm_before
+            && alarm_before != state.alarm_at_ms
+        {
+            self.batch
+                .delete_with(|out| Key::Alarm(self.shard, at, instance.into()).pack_into(out));
         }
         if let Some(at) = state.alarm_at_ms {
             let alarm = Alarm {

@@ -195,10 +195,10 @@ impl Worker {
         while let Some(first) = next.take().or_else(|| requests.blocking_recv()) {
             next = self.group(first, &mut requests);
         }
-        if let Some(watermark) = &self.watermark {
-            if let Err(error) = watermark.sync() {
-                tracing::warn!(%error, "the watermark could not be synced at the end");
-            }
+        if let Some(watermark) = &self.watermark
+            && let Err(error) = watermark.sync()
+        {
+            tracing::warn!(%error, "the watermark could not be synced at the end");
         }
     }
 
@@ -230,7 +230,7 @@ impl Worker {
             expected,
             next: position,
         });
-        self.answer(outcome);
+        self.answer(&outcome);
         left_over
     }
 
@@ -277,7 +277,7 @@ impl Worker {
     }
 
     /// Answers everyone in the group: what was decided for each, or the failure of the whole.
-    fn answer(&mut self, outcome: Result<()>) {
+    fn answer(&mut self, outcome: &Result<()>) {
         let mut batches = self.batches.drain(..);
         for (reply, mut answer) in self.answers.drain(..) {
             if answer.outcome.is_ok() {
