@@ -26,6 +26,7 @@ pub(crate) struct LimitWriter {
     queue: mpsc::Sender<Request>,
 }
 
+#[derive(Debug)]
 struct Request {
     commit: Vec<u8>,
     reply: oneshot::Sender<u64>,
@@ -53,7 +54,7 @@ impl Writer for LimitWriter {
         let start = round::now();
         let (reply, answer) = oneshot::channel();
         let sent = self.queue.send(Request { commit, reply }).await;
-        sent.ok().expect("the log runs as long as there are writers");
+        sent.expect("the log runs as long as there are writers");
         answer.await.expect("every commit is answered");
         round::now() - start
     }
