@@ -104,6 +104,11 @@ impl Batch {
         self.spans.iter().map(|span| self.operation(*span))
     }
 
+    /// The keys and values of all operations as they lie in memory, one behind the other.
+    pub(crate) fn buffer(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// How many operations there are.
     pub fn len(&self) -> usize {
         self.spans.len()
@@ -117,6 +122,17 @@ impl Batch {
     /// Bytes of all keys and values.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// Bytes that fit without a new allocation.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Removes all operations and keeps the buffers.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
     }
 
     /// The chain hash behind this batch, when `before` is the one in front of it.

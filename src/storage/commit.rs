@@ -12,6 +12,7 @@ use crate::storage::batch::Batch;
 use crate::storage::key::{self, Arrival, Key, Local, Meta};
 use crate::storage::namespace::Namespace;
 use crate::storage::record::{Alarm, IndexRow, Message, Origin, Runnable, Seen, State};
+use crate::storage::spare;
 use crate::storage::value::{self, Record};
 
 /// What must hold at the moment the commit is done; if not, nothing of it is.
@@ -48,12 +49,15 @@ pub struct Commit {
 impl Commit {
     /// An empty commit for one shard.
     pub fn new(shard: Shard) -> Self {
-        Self {
-            shard,
-            conditions: Vec::new(),
-            batch: Batch::new(),
-            watched: Vec::new(),
-            sweeps: false,
+        match spare::take() {
+            Some(spare) => Self { shard, ..spare },
+            None => Self {
+                shard,
+                conditions: Vec::new(),
+                batch: Batch::new(),
+                watched: Vec::new(),
+                sweeps: false,
+            },
         }
     }
 
@@ -93,7 +97,9 @@ impl Commit {
     /// to where this one has it.
     pub fn set_state(&mut self, namespace: &Namespace, alarm_before: Option<Millis>, state: &State) -> &mut Self {
         let instance = namespace.instance().as_str();
-        if let Some(at) = alarm_before.filter(|before| Some(*before) != state.alarm_at_ms) {
+        if let Some(at) = alarm_before
+            && alarm_before != state.alarm_at_ms
+        {
             self.batch
                 .delete_with(|out| Key::Alarm(self.shard, at, instance.into()).pack_into(out));
         }
@@ -180,6 +186,19 @@ impl Commit {
     /// Removes a row by its whole key: a listing row that belongs to no instance.
     pub(crate) fn delete_raw(&mut self, key: &[u8]) {
         self.batch.delete(key);
+    }
+
+    /// Bytes that fit without a new allocation.
+    pub(crate) fn capacity(&self) -> usize {
+        self.batch.capacity()
+    }
+
+    /// Removes everything and keeps the buffers.
+    pub(crate) fn clear(&mut self) {
+        self.conditions.clear();
+        self.batch.clear();
+        self.watched.clear();
+        self.sweeps = false;
     }
 
     fn put<R: Record>(&mut self, key: impl FnOnce(&mut Vec<u8>), record: &R) {

@@ -47,6 +47,7 @@ mod listing;
 mod namespace;
 mod open;
 mod operations;
+mod spare;
 mod store;
 mod url;
 mod watermark;
