@@ -36,7 +36,11 @@ pub trait IntoDuration {
 
 impl IntoDuration for Duration {
     fn into_duration(self) -> Result<Duration, InvalidDuration> {
-        if self > DURATION_MAX { Err(InvalidDuration::TooLong(self)) } else { Ok(self) }
+        if self > DURATION_MAX {
+            Err(InvalidDuration::TooLong(self))
+        } else {
+            Ok(self)
+        }
     }
 }
 
@@ -53,22 +57,31 @@ impl IntoDuration for String {
 }
 
 fn parse(text: &str) -> Result<Duration, InvalidDuration> {
-    let invalid = |reason| InvalidDuration::Text { text: text.chars().take(40).collect(), reason };
+    let invalid = |reason| InvalidDuration::Text {
+        text: text.chars().take(40).collect(),
+        reason,
+    };
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(invalid("it is empty"));
     }
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
-        let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
+        let digits = rest
+            .find(|character: char| !character.is_ascii_digit())
+            .unwrap_or(rest.len());
         let (number, behind) = rest.split_at(digits);
         let number: u64 = number.parse().map_err(|_| invalid("a number was expected"))?;
         let behind = behind.trim_start();
-        let letters = behind.find(|character: char| !character.is_alphabetic()).unwrap_or(behind.len());
+        let letters = behind
+            .find(|character: char| !character.is_alphabetic())
+            .unwrap_or(behind.len());
         let (unit, behind) = behind.split_at(letters);
         let part = unit_millis(unit).ok_or_else(|| invalid("the unit is not ms, s, m, h, d or w"))?;
         let part = number.checked_mul(part).ok_or_else(|| invalid("it is too large"))?;
-        total = total.checked_add(Duration::from_millis(part)).ok_or_else(|| invalid("it is too large"))?;
+        total = total
+            .checked_add(Duration::from_millis(part))
+            .ok_or_else(|| invalid("it is too large"))?;
         rest = behind.trim_start();
     }
     Ok(total)
@@ -112,7 +125,19 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_the_reason() {
-        for text in ["", "  ", "s", "5", "5 parsecs", "-1s", "1.5h", "5s!", "99999999999999999999s", "5s 7", "1M"] {
+        for text in [
+            "",
+            "  ",
+            "s",
+            "5",
+            "5 parsecs",
+            "-1s",
+            "1.5h",
+            "5s!",
+            "99999999999999999999s",
+            "5s 7",
+            "1M",
+        ] {
             assert!(text.into_duration().is_err(), "{text:?}");
         }
         assert!(matches!("99999999w".into_duration(), Err(InvalidDuration::TooLong(_))));

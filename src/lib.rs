@@ -74,8 +74,8 @@ pub mod testing;
 pub use duration::{IntoDuration, InvalidDuration};
 pub use engine::{
     Accepts, Attempt, Backoff, Branch, Branches, Contestants, Ctx, Divergence, IntoWork, Loop, Message, Receive,
-    ReceiveMany, Repeat, Result, Retry, Sleep, Step, TryStep, Winner, Within, Workflow, WorkflowError, branch, critical,
-    ok, rollback,
+    ReceiveMany, Repeat, Result, Retry, Sleep, Step, TryStep, Winner, Within, Workflow, WorkflowError, branch,
+    critical, ok, rollback,
 };
 pub use everstep_macros::Message;
 pub use handle::{Error, Handle, Sent};

@@ -12,7 +12,7 @@ use everstep::Shard;
 use everstep::storage::batch::Batch;
 use everstep::storage::key::{Key, Local, Meta};
 use everstep::storage::record::{
-    Alarm, Entry, EntryKind, IndexRow, Input, Message, Name, Origin, Runnable, Seen, State, Status,
+    Alarm, Completed, Entry, EntryKind, IndexRow, Input, Message, Name, Origin, Runnable, Seen, State, Status,
 };
 use everstep::storage::value::{self, Record};
 use everstep::storage::{Fault, OpenOptions, Report};
@@ -247,7 +247,7 @@ fn histories_are_whole() {
     finds(state(|state| state.completions = 2), &[Fault::OrderTooHigh]);
     let twice = Entry {
         id: 2,
-        order: Some(1),
+        completed: Some(Completed { order: 1, at_ms: 1 }),
         kind: EntryKind::Step(None),
     };
     finds(

@@ -12,7 +12,7 @@ use everstep::MessageId;
 use everstep::location::{Location, Segment};
 use everstep::storage::key::{Arrival, Local, Meta};
 use everstep::storage::payload::{KeyId, Payload};
-use everstep::storage::record::{Entry, EntryKind, Message, Origin, State, Status, StepOutcome};
+use everstep::storage::record::{Completed, Entry, EntryKind, Message, Origin, State, Status, StepOutcome};
 use everstep::storage::{Activation, Commit, Condition, Namespace, OpenOptions, Store};
 use tokio::runtime::Runtime;
 
@@ -92,7 +92,7 @@ impl StoreWriter {
             },
             entry: Entry {
                 id: 0,
-                order: None,
+                completed: None,
                 kind: EntryKind::Step(Some(outcome)),
             },
             message: Message {
@@ -120,7 +120,7 @@ impl StoreWriter {
         let segment = Segment::Iteration { name: 0, number };
         let location = Location::root().child(segment).expect("one segment is not too deep");
         self.entry.id = number;
-        self.entry.order = Some(number);
+        self.entry.completed = Some(Completed { order: number, at_ms: number });
         self.state.revision += 1;
         self.state.entries += 1;
         self.state.completions += 1;

@@ -48,7 +48,16 @@ pub(crate) fn load(namespace: &Namespace, snapshot: &dyn Snapshot) -> Result<Opt
         Ok(())
     })?;
     let inbox = inbox(namespace, snapshot)?;
-    Ok(Some(Loaded { origin, state, input, names, entries, attempts, inbox, crashes: 0 }))
+    Ok(Some(Loaded {
+        origin,
+        state,
+        input,
+        names,
+        entries,
+        attempts,
+        inbox,
+        crashes: 0,
+    }))
 }
 
 /// The messages that wait, oldest first.

@@ -70,16 +70,19 @@ struct Pump<'a> {
 }
 
 impl<'a> Pump<'a> {
-    fn new(
-        shared: &'a Arc<Shared>,
-        instance: &'a InstanceId,
-        signal: &'a Signal,
-        activation: &'a Activation,
-    ) -> Self {
+    fn new(shared: &'a Arc<Shared>, instance: &'a InstanceId, signal: &'a Signal, activation: &'a Activation) -> Self {
         // As many messages as there are running attempts, and no more.
         let (ended, endings) = mpsc::unbounded_channel();
         let namespace = shared.store.namespace(instance);
-        Self { shared, namespace, signal, activation, attempts: HashMap::new(), ended, endings }
+        Self {
+            shared,
+            namespace,
+            signal,
+            activation,
+            attempts: HashMap::new(),
+            ended,
+            endings,
+        }
     }
 
     async fn run(mut self) -> Result<(), Stopped> {
@@ -112,7 +115,13 @@ impl<'a> Pump<'a> {
     /// Takes turns until the instance rests with everything durable. Tells whether it ended.
     async fn turn(&mut self, execution: &mut Execution) -> Result<bool, Stopped> {
         loop {
-            let Turn { commit, begin, cancel, alarm_at_ms, ended } = execution.turn(self.shared.clock.now_ms())?;
+            let Turn {
+                commit,
+                begin,
+                cancel,
+                alarm_at_ms,
+                ended,
+            } = execution.turn(self.shared.clock.now_ms())?;
             for location in cancel {
                 self.cancel(&location);
             }
@@ -160,7 +169,12 @@ impl<'a> Pump<'a> {
 
     /// Runs an attempt in a task of its own: a slow, blocking or panicking one harms nobody else.
     fn begin(&mut self, attempt: Begin) {
-        let Begin { location, number, attempting, timeout } = attempt;
+        let Begin {
+            location,
+            number,
+            attempting,
+            timeout,
+        } = attempt;
         let (ended, at) = (self.ended.clone(), location.clone());
         let task = spawn::task(async move {
             let guarded = AssertUnwindSafe(attempting).catch_unwind();
@@ -191,7 +205,10 @@ impl<'a> Pump<'a> {
 }
 
 fn attempt_end(
-    returned: Result<Result<crate::storage::payload::Payload, crate::storage::record::Failure>, Box<dyn std::any::Any + Send>>,
+    returned: Result<
+        Result<crate::storage::payload::Payload, crate::storage::record::Failure>,
+        Box<dyn std::any::Any + Send>,
+    >,
 ) -> AttemptEnd {
     match returned {
         Ok(returned) => AttemptEnd::Returned(returned),

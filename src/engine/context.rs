@@ -17,7 +17,10 @@ pub struct Ctx<W> {
 
 impl<W> Ctx<W> {
     pub(crate) fn new(scope: Scope) -> Self {
-        Self { scope, workflow: PhantomData }
+        Self {
+            scope,
+            workflow: PhantomData,
+        }
     }
 
     pub(crate) fn scope(&self) -> &Scope {
@@ -43,6 +46,8 @@ impl<W> Clone for Ctx<W> {
 
 impl<W> fmt::Debug for Ctx<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ctx").field("instance", self.id()).finish_non_exhaustive()
+        f.debug_struct("Ctx")
+            .field("instance", self.id())
+            .finish_non_exhaustive()
     }
 }

@@ -25,10 +25,20 @@ impl Divergence {
         let mut ordered: Vec<_> = journal
             .entries
             .iter()
-            .map(|(at, entry)| (entry.completed.map_or(u64::MAX, |completed| completed.order), entry.id, at, entry))
+            .map(|(at, entry)| {
+                (
+                    entry.completed.map_or(u64::MAX, |completed| completed.order),
+                    entry.id,
+                    at,
+                    entry,
+                )
+            })
             .collect();
         ordered.sort_by_key(|(order, id, ..)| (*order, *id));
-        let here = ordered.iter().position(|(_, _, at, _)| *at == location).unwrap_or(ordered.len());
+        let here = ordered
+            .iter()
+            .position(|(_, _, at, _)| *at == location)
+            .unwrap_or(ordered.len());
         let around = &ordered[here.saturating_sub(2)..ordered.len().min(here + 3)];
         let neighbours = around.iter().map(|(.., at, entry)| {
             let marker = if *at == location { "> " } else { "  " };
@@ -45,7 +55,10 @@ impl Divergence {
 
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let or_nothing = |what: &Option<String>| what.clone().map_or_else(|| "nothing".to_owned(), |what| format!("a {what}"));
+        let or_nothing = |what: &Option<String>| {
+            what.clone()
+                .map_or_else(|| "nothing".to_owned(), |what| format!("a {what}"))
+        };
         writeln!(
             f,
             "history has {} at `{}`, the code asked for {}",

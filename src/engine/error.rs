@@ -91,8 +91,14 @@ macro_rules! ensure {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Misuse {
-    #[error("`{path}` is used twice in the same scope, first by a {first} and then by a {second}; give each a name of its own")]
-    NameTwice { path: String, first: &'static str, second: &'static str },
+    #[error(
+        "`{path}` is used twice in the same scope, first by a {first} and then by a {second}; give each a name of its own"
+    )]
+    NameTwice {
+        path: String,
+        first: &'static str,
+        second: &'static str,
+    },
     #[error("a context can only be used by its own workflow function, not in a step and not in another task")]
     OutsideWorkflow,
     #[error(transparent)]
@@ -111,7 +117,10 @@ impl From<Misuse> for Failure {
 
 impl From<PayloadError> for Failure {
     fn from(error: PayloadError) -> Self {
-        Failure { kind: FailureKind::Payload, ..Failure::of(&error) }
+        Failure {
+            kind: FailureKind::Payload,
+            ..Failure::of(&error)
+        }
     }
 }
 

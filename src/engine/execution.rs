@@ -22,8 +22,8 @@ use crate::storage::payload::{Codecs, Payload};
 use crate::storage::record::{Attempts, Completed, Entry, EntryKind, Failure, Message, Origin, State};
 use crate::storage::{Commit, Namespace};
 
-pub(crate) use steps::AttemptEnd;
 use messages::Waiting;
+pub(crate) use steps::AttemptEnd;
 use steps::RunningStep;
 
 /// What an instance is, as it was read from its namespace.
@@ -93,7 +93,16 @@ pub(crate) struct Execution {
 impl Execution {
     /// Calls the workflow function of an instance; nothing runs before the first turn.
     pub(crate) fn new(namespace: Namespace, loaded: Loaded, definition: &Definition, codecs: Codecs) -> Self {
-        let Loaded { origin, state, input, names, entries, attempts, inbox, crashes } = loaded;
+        let Loaded {
+            origin,
+            state,
+            input,
+            names,
+            entries,
+            attempts,
+            inbox,
+            crashes,
+        } = loaded;
         let journal = SharedJournal::new(Journal::load(names, entries, origin.created_at_ms));
         let facts = Facts {
             instance: namespace.instance().clone(),
@@ -165,7 +174,12 @@ impl Execution {
     pub(crate) fn cancel(&mut self, reason: &str) {
         let location = self.reserved("cancel");
         if !self.journal.lock().entries.contains_key(&location) {
-            self.finished.push((location, EntryKind::Cancel { reason: reason.to_owned() }));
+            self.finished.push((
+                location,
+                EntryKind::Cancel {
+                    reason: reason.to_owned(),
+                },
+            ));
         }
     }
 
@@ -179,7 +193,9 @@ impl Execution {
         let mut journal = self.journal.lock();
         let name = journal.names.index(name).expect("a reserved name is a name");
         let number = u64::try_from(i64::MAX).expect("a positive number");
-        Location::root().child(Segment::Iteration { name, number }).expect("one segment is not too deep")
+        Location::root()
+            .child(Segment::Iteration { name, number })
+            .expect("one segment is not too deep")
     }
 
     /// Polls to rest, delivers the next completion, and so on until nothing is left to deliver.
@@ -240,13 +256,20 @@ impl Execution {
                 Request::Step(request) => self.begin_step(location, request, now),
                 Request::Receive(request) => self.begin_waiting(location, request, now),
                 Request::Sleep(until) => {
-                    let recorded = self.journal.lock().entries.get(&location).map(|entry| entry.kind.clone());
+                    let recorded = self
+                        .journal
+                        .lock()
+                        .entries
+                        .get(&location)
+                        .map(|entry| entry.kind.clone());
                     let wake_at_ms = match recorded {
                         Some(EntryKind::Sleep { wake_at_ms }) => wake_at_ms,
                         _ => until.at_ms(now),
                     };
                     if wake_at_ms > now {
-                        self.journal.lock().record(&location, EntryKind::Sleep { wake_at_ms }, None);
+                        self.journal
+                            .lock()
+                            .record(&location, EntryKind::Sleep { wake_at_ms }, None);
                     }
                     self.sleeps.insert(location, wake_at_ms);
                 }
@@ -291,5 +314,8 @@ fn completed(order: u64, now: Millis) -> Completed {
 
 /// A failure that ends an operation, at its place.
 fn at(failure: Failure, path: String, attempts: u32) -> Failure {
-    Failure { attempts, ..failure.at(path) }
+    Failure {
+        attempts,
+        ..failure.at(path)
+    }
 }

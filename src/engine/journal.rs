@@ -111,7 +111,11 @@ impl Journal {
             now_ms,
             ..Self::default()
         };
-        journal.unasked = journal.entries.keys().filter(|location| !journal.is_known(location)).count();
+        journal.unasked = journal
+            .entries
+            .keys()
+            .filter(|location| !journal.is_known(location))
+            .count();
         journal
     }
 
@@ -137,7 +141,11 @@ impl Journal {
         }
         let kind = request.kind();
         if let Some(first) = self.ops.get(location) {
-            return Err(Misuse::NameTwice { path: self.names.path(location), first: first.kind, second: kind });
+            return Err(Misuse::NameTwice {
+                path: self.names.path(location),
+                first: first.kind,
+                second: kind,
+            });
         }
         let mut progress = Progress::Waiting(None);
         match self.entries.get(location) {
@@ -150,7 +158,14 @@ impl Journal {
                 _ => self.fresh.push((location.clone(), request)),
             },
         }
-        self.add(location, Op { kind, shielded, progress });
+        self.add(
+            location,
+            Op {
+                kind,
+                shielded,
+                progress,
+            },
+        );
         Ok(())
     }
 
@@ -234,7 +249,11 @@ impl Journal {
         dirty.sort();
         dirty.dedup();
         let found = |location: Location| {
-            let entry = self.entries.get(&location).or_else(|| self.settled.get(&location))?.clone();
+            let entry = self
+                .entries
+                .get(&location)
+                .or_else(|| self.settled.get(&location))?
+                .clone();
             Some((location, entry))
         };
         dirty.into_iter().filter_map(found).collect()
@@ -260,8 +279,13 @@ impl Journal {
     pub(crate) fn trim(&mut self, location: &Location) {
         self.leave(location);
         let below = |at: &Location| at.segments().starts_with(location.segments());
-        let gone: Vec<_> =
-            self.settled.range(location.clone()..).map(|(at, _)| at).take_while(|at| below(at)).cloned().collect();
+        let gone: Vec<_> = self
+            .settled
+            .range(location.clone()..)
+            .map(|(at, _)| at)
+            .take_while(|at| below(at))
+            .cloned()
+            .collect();
         for at in gone {
             self.settled.remove(&at);
         }
@@ -271,8 +295,13 @@ impl Journal {
     /// Leaves everything at and below a location behind: an iteration that is over.
     pub(crate) fn leave(&mut self, location: &Location) {
         let below = |at: &Location| at.segments().starts_with(location.segments());
-        let known: Vec<_> =
-            self.ops.range(location.clone()..).map(|(at, _)| at).take_while(|at| below(at)).cloned().collect();
+        let known: Vec<_> = self
+            .ops
+            .range(location.clone()..)
+            .map(|(at, _)| at)
+            .take_while(|at| below(at))
+            .cloned()
+            .collect();
         self.settle(below);
         for at in known {
             self.ops.remove(&at);
@@ -305,12 +334,27 @@ impl Journal {
             return Err(Misuse::OutsideWorkflow);
         }
         if let Some(first) = self.ops.get(location) {
-            return Err(Misuse::NameTwice { path: self.names.path(location), first: first.kind, second: kind });
+            return Err(Misuse::NameTwice {
+                path: self.names.path(location),
+                first: first.kind,
+                second: kind,
+            });
         }
-        if self.entries.get(location).is_some_and(|entry| entry.kind.name() != kind) {
+        if self
+            .entries
+            .get(location)
+            .is_some_and(|entry| entry.kind.name() != kind)
+        {
             self.diverge(location, kind);
         }
-        self.add(location, Op { kind, shielded: false, progress: Progress::Over });
+        self.add(
+            location,
+            Op {
+                kind,
+                shielded: false,
+                progress: Progress::Over,
+            },
+        );
         Ok(())
     }
 
@@ -330,7 +374,10 @@ impl Journal {
 
     fn is_known(&self, location: &Location) -> bool {
         self.ops.contains_key(location)
-            || matches!(self.entries[location].kind, EntryKind::Cancel { .. } | EntryKind::Deadline)
+            || matches!(
+                self.entries[location].kind,
+                EntryKind::Cancel { .. } | EntryKind::Deadline
+            )
     }
 
     /// Everything outside a shield ends.
@@ -339,7 +386,10 @@ impl Journal {
             EntryKind::Cancel { reason } => Failure::cancelled(reason),
             _ => Failure::deadline(),
         };
-        let waiting = self.ops.iter_mut().filter(|(_, op)| !op.shielded && matches!(op.progress, Progress::Waiting(_)));
+        let waiting = self
+            .ops
+            .iter_mut()
+            .filter(|(_, op)| !op.shielded && matches!(op.progress, Progress::Waiting(_)));
         for (at, op) in waiting {
             deliver(op, Outcome::Ended(failure.clone()));
             self.dropped.push(at.clone());

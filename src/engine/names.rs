@@ -23,7 +23,11 @@ impl Names {
     /// The registry as it is stored.
     pub(crate) fn load(names: Vec<String>) -> Self {
         let numbered = names.iter().cloned().zip(0..);
-        Self { indices: numbered.collect(), stored: names.len(), names }
+        Self {
+            indices: numbered.collect(),
+            stored: names.len(),
+            names,
+        }
     }
 
     /// The index of a name, a new one if need be.
@@ -42,7 +46,14 @@ impl Names {
 
     /// The names that are not stored yet; from now on they count as stored.
     pub(crate) fn take_new(&mut self) -> Vec<(u32, String)> {
-        let new = self.names.iter().cloned().zip(0..).skip(self.stored).map(|(name, index)| (index, name)).collect();
+        let new = self
+            .names
+            .iter()
+            .cloned()
+            .zip(0..)
+            .skip(self.stored)
+            .map(|(name, index)| (index, name))
+            .collect();
         self.stored = self.names.len();
         new
     }

@@ -28,7 +28,11 @@ pub(crate) struct Operation {
 
 impl Operation {
     pub(crate) fn new(scope: Scope, place: Place) -> Self {
-        Self { scope, place, location: None }
+        Self {
+            scope,
+            place,
+            location: None,
+        }
     }
 
     pub(crate) fn scope(&self) -> &Scope {
@@ -41,7 +45,9 @@ impl Operation {
 
     /// Where the operation is, as people read it.
     pub(crate) fn path(&self) -> String {
-        self.location.as_ref().map_or_else(String::new, |location| self.scope.journal().lock().names.path(location))
+        self.location
+            .as_ref()
+            .map_or_else(String::new, |location| self.scope.journal().lock().names.path(location))
     }
 
     /// Polls; `request` says what to ask for and is called once.

@@ -72,7 +72,11 @@ impl Retry {
             Backoff::Function(wait) => wait(attempts),
         };
         let wait = wait.min(self.delay_max);
-        Some(if self.jitter { jittered(wait, attempts, seed) } else { wait })
+        Some(if self.jitter {
+            jittered(wait, attempts, seed)
+        } else {
+            wait
+        })
     }
 }
 
@@ -89,11 +93,19 @@ mod tests {
     use crate::storage::record::FailureKind;
 
     fn waits(retry: &Retry, failure: &Failure) -> Vec<u64> {
-        (1..).map_while(|attempts| retry.next(attempts, failure, 7)).map(|wait| wait.as_millis() as u64).collect()
+        (1..)
+            .map_while(|attempts| retry.next(attempts, failure, 7))
+            .map(|wait| wait.as_millis() as u64)
+            .collect()
     }
 
     fn retry(backoff: Backoff) -> Retry {
-        Retry { attempts: 9, backoff, jitter: false, ..Retry::default() }
+        Retry {
+            attempts: 9,
+            backoff,
+            jitter: false,
+            ..Retry::default()
+        }
     }
 
     #[test]
@@ -101,7 +113,10 @@ mod tests {
         let error = Failure::new(FailureKind::Error, "no");
         assert_eq!(waits(&retry(Backoff::Fixed), &error), [1_000; 8]);
         assert_eq!(waits(&retry(Backoff::Linear), &error)[..3], [1_000, 2_000, 3_000]);
-        assert_eq!(waits(&retry(Backoff::Exponential), &error)[4..], [16_000, 32_000, 60_000, 60_000]);
+        assert_eq!(
+            waits(&retry(Backoff::Exponential), &error)[4..],
+            [16_000, 32_000, 60_000, 60_000]
+        );
         let function = Backoff::Function(Arc::new(|attempts| Duration::from_millis(u64::from(attempts) * 7)));
         assert_eq!(waits(&retry(function), &error)[..2], [7, 14]);
     }

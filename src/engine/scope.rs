@@ -30,17 +30,28 @@ pub(crate) struct Scope {
 
 impl Scope {
     pub(crate) fn root(facts: Arc<Facts>, journal: SharedJournal) -> Self {
-        Self { facts, journal, location: Location::root(), shielded: false }
+        Self {
+            facts,
+            journal,
+            location: Location::root(),
+            shielded: false,
+        }
     }
 
     /// A scope at a location inside this one.
     pub(crate) fn inside(&self, location: Location) -> Self {
-        Self { location, ..self.clone() }
+        Self {
+            location,
+            ..self.clone()
+        }
     }
 
     /// The same scope, out of reach of a cancellation.
     pub(crate) fn shielded(&self) -> Self {
-        Self { shielded: true, ..self.clone() }
+        Self {
+            shielded: true,
+            ..self.clone()
+        }
     }
 
     pub(crate) fn is_shielded(&self) -> bool {

@@ -61,13 +61,18 @@ pub(crate) struct Definition {
 
 impl Definition {
     pub(crate) fn of<W: Workflow>() -> Self {
-        Self { name: W::NAME, erased: Arc::new(Typed::<W>(PhantomData)) }
+        Self {
+            name: W::NAME,
+            erased: Arc::new(Typed::<W>(PhantomData)),
+        }
     }
 }
 
 impl fmt::Debug for Definition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Definition").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Definition")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 

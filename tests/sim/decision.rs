@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use everstep::location::{Location, Segment};
 use everstep::storage::key::{Arrival, Local, Meta};
 use everstep::storage::payload::{KeyId, Payload};
-use everstep::storage::record::{Entry, EntryKind, Input, Message, Origin, Runnable, State, Status, StepOutcome};
+use everstep::storage::record::{
+    Completed, Entry, EntryKind, Input, Message, Origin, Runnable, State, Status, StepOutcome,
+};
 use everstep::storage::{Activation, Commit, Condition, Error, Refusal, Rows, Store};
 use everstep::{InstanceId, MessageId};
 
@@ -164,7 +166,10 @@ fn entry(revision: u64) -> Entry {
     let outcome = StepOutcome::Completed(payload(revision));
     Entry {
         id: revision,
-        order: Some(revision),
+        completed: Some(Completed {
+            order: revision,
+            at_ms: revision,
+        }),
         kind: EntryKind::Step(Some(outcome)),
     }
 }

@@ -16,7 +16,8 @@ use everstep::storage::engines::Memory;
 use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::Payload;
 use everstep::storage::record::{
-    Attempts, Entry, EntryKind, Failure, Input, Message, Name, Origin, Output, Runnable, State, Status, StepOutcome,
+    Attempt, Attempts, Completed, Entry, EntryKind, Failure, FailureKind, Input, Message, Name, Origin, Output,
+    Runnable, State, Status, StepOutcome,
 };
 use everstep::storage::value;
 use everstep::storage::{Commit, Condition, OpenOptions, Store};
@@ -92,7 +93,12 @@ impl Plan {
         if self.entries > 0 {
             let attempts = Attempts {
                 count: 1,
-                last: Some(failure()),
+                failed: vec![Attempt {
+                    number: 1,
+                    started_at_ms: 2,
+                    duration_ms: 3,
+                    failure: failure(),
+                }],
                 next_at_ms: None,
             };
             commit.set(&namespace, &Local::Attempts(0), &attempts);
@@ -112,7 +118,10 @@ impl Plan {
     pub(crate) fn entry(&self, number: u32) -> Entry {
         Entry {
             id: number.into(),
-            order: Some(number.into()),
+            completed: Some(Completed {
+                order: number.into(),
+                at_ms: 7,
+            }),
             kind: EntryKind::Step(Some(StepOutcome::Completed(self.payload()))),
         }
     }
@@ -158,8 +167,12 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 
 pub(crate) fn failure() -> Failure {
     Failure {
+        kind: FailureKind::Error,
         message: "no".into(),
+        path: "a/b".into(),
+        attempts: 1,
         causes: vec!["why".into()],
+        branches: Vec::new(),
     }
 }
 

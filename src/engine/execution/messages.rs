@@ -16,12 +16,21 @@ pub(crate) struct Waiting {
 
 impl Execution {
     pub(crate) fn begin_waiting(&mut self, location: Location, request: ReceiveRequest, now: Millis) {
-        let recorded = self.journal.lock().entries.get(&location).map(|entry| entry.kind.clone());
+        let recorded = self
+            .journal
+            .lock()
+            .entries
+            .get(&location)
+            .map(|entry| entry.kind.clone());
         let until_ms = match recorded {
             Some(EntryKind::Receive { until_ms, .. }) => until_ms,
             _ => request.until.map(|until| until.at_ms(now)),
         };
-        self.waiting.push(Waiting { location, until_ms, request });
+        self.waiting.push(Waiting {
+            location,
+            until_ms,
+            request,
+        });
     }
 
     /// Gives messages to those who wait for them, in the order of waiting; a message that is there wins over a time
@@ -40,12 +49,25 @@ impl Execution {
             }
             let Waiting { location, until_ms, .. } = &waiting;
             if !taken.is_empty() || until_ms.is_some_and(|until| until <= now) {
-                self.finished.push((location.clone(), EntryKind::Receive { until_ms: *until_ms, taken }));
+                self.finished.push((
+                    location.clone(),
+                    EntryKind::Receive {
+                        until_ms: *until_ms,
+                        taken,
+                    },
+                ));
                 continue;
             }
             let mut journal = self.journal.lock();
             if until_ms.is_some() && !journal.entries.contains_key(location) {
-                journal.record(location, EntryKind::Receive { until_ms: *until_ms, taken }, None);
+                journal.record(
+                    location,
+                    EntryKind::Receive {
+                        until_ms: *until_ms,
+                        taken,
+                    },
+                    None,
+                );
             }
             drop(journal);
             self.waiting.push(waiting);

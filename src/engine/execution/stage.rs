@@ -23,7 +23,8 @@ impl Execution {
         let journal = self.journal.lock();
         let changed = !journal.dirty.is_empty() || !journal.trimmed.is_empty();
         drop(journal);
-        if changed || !self.dirty_attempts.is_empty() || status != self.state.status || alarm != self.state.alarm_at_ms {
+        if changed || !self.dirty_attempts.is_empty() || status != self.state.status || alarm != self.state.alarm_at_ms
+        {
             return Some(self.commit(status, alarm, now));
         }
         None
@@ -82,7 +83,14 @@ impl Execution {
         }
         let before = self.state.clone();
         let revision = before.revision + 1;
-        self.state = State { status, alarm_at_ms, entries, revision, updated_at_ms: now, ..before };
+        self.state = State {
+            status,
+            alarm_at_ms,
+            entries,
+            revision,
+            updated_at_ms: now,
+            ..before
+        };
         commit.set_state(&self.namespace, before.alarm_at_ms, &self.state);
         if before.status != status {
             commit.set_index(&self.namespace, &self.origin, &self.state);

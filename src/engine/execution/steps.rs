@@ -55,10 +55,22 @@ impl Execution {
         let due = made.and_then(|attempts| attempts.next_at_ms).unwrap_or(now);
         let StepRequest { work, options } = request;
         let number = count + 1;
-        self.steps.insert(location.clone(), RunningStep { work, options, phase: Phase::Due { number, at_ms: due } });
+        self.steps.insert(
+            location.clone(),
+            RunningStep {
+                work,
+                options,
+                phase: Phase::Due { number, at_ms: due },
+            },
+        );
         // Attempts that ended with the process were not recorded by it.
         for _ in 0..self.crashes {
-            self.attempt_failed(&location, Failure::new(FailureKind::Panicked, "the process ended"), now, now);
+            self.attempt_failed(
+                &location,
+                Failure::new(FailureKind::Panicked, "the process ended"),
+                now,
+                now,
+            );
         }
     }
 
@@ -80,7 +92,12 @@ impl Execution {
             step.phase = Phase::Running { number, since_ms: now };
             let attempting = (step.work)(attempt);
             let timeout = step.options.timeout;
-            self.held.push(Begin { location: location.clone(), number, attempting, timeout });
+            self.held.push(Begin {
+                location: location.clone(),
+                number,
+                attempting,
+                timeout,
+            });
         }
     }
 
@@ -89,7 +106,11 @@ impl Execution {
         let Some(step) = self.steps.get(location) else {
             return;
         };
-        let Phase::Running { number: current, since_ms } = step.phase else {
+        let Phase::Running {
+            number: current,
+            since_ms,
+        } = step.phase
+        else {
             return;
         };
         if current != number {
@@ -119,30 +140,48 @@ impl Execution {
         };
         let path = self.journal.lock().names.path(location);
         let judged = match failure.kind {
-            FailureKind::TimedOut if step.options.retry_on_timeout => {
-                Failure { kind: FailureKind::Error, ..failure.clone() }
-            }
+            FailureKind::TimedOut if step.options.retry_on_timeout => Failure {
+                kind: FailureKind::Error,
+                ..failure.clone()
+            },
             _ => failure.clone(),
         };
         let seed = xxh3_64(format!("{}\0{path}", self.namespace.instance()).as_bytes());
         let Some(wait) = step.options.retry.next(number, &judged, seed) else {
             self.steps.remove(location);
-            let kind = if judged.is_retryable() { FailureKind::Exhausted } else { judged.kind };
+            let kind = if judged.is_retryable() {
+                FailureKind::Exhausted
+            } else {
+                judged.kind
+            };
             let failure = at(Failure { kind, ..failure }, path, number);
-            self.finished.push((location.clone(), EntryKind::Step(Some(StepOutcome::Failed(failure)))));
+            self.finished
+                .push((location.clone(), EntryKind::Step(Some(StepOutcome::Failed(failure)))));
             return;
         };
         let at_ms = now.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(Millis::MAX));
-        step.phase = Phase::Due { number: number + 1, at_ms };
+        step.phase = Phase::Due {
+            number: number + 1,
+            at_ms,
+        };
         let mut journal = self.journal.lock();
         if !journal.entries.contains_key(location) {
             journal.record(location, EntryKind::Step(None), None);
         }
         let id = journal.entries[location].id;
         drop(journal);
-        let attempts = self.attempts.entry(id).or_insert_with(|| Attempts { failed: Vec::new(), count: 0, next_at_ms: None });
+        let attempts = self.attempts.entry(id).or_insert_with(|| Attempts {
+            failed: Vec::new(),
+            count: 0,
+            next_at_ms: None,
+        });
         let duration_ms = now.saturating_sub(since_ms);
-        attempts.failed.push(record::Attempt { number, started_at_ms: since_ms, duration_ms, failure });
+        attempts.failed.push(record::Attempt {
+            number,
+            started_at_ms: since_ms,
+            duration_ms,
+            failure,
+        });
         let surplus = attempts.failed.len().saturating_sub(ATTEMPTS_KEPT_MAX);
         attempts.failed.drain(..surplus);
         attempts.count = number;

@@ -21,7 +21,10 @@ where
     F: FnOnce(Ctx<W>) -> Fut,
     Fut: Future<Output = Result<T>>,
 {
-    Branch { name: name.to_owned(), body }
+    Branch {
+        name: name.to_owned(),
+        body,
+    }
 }
 
 /// The branches of a join: a tuple of up to eight, or a vector of alike ones.
@@ -45,20 +48,29 @@ impl JoinScope {
         let mut journal = scope.journal().lock();
         let location = journal.locate(scope.location(), name)?;
         journal.know(&location, "join")?;
-        Ok(Self { scope: scope.clone(), location })
+        Ok(Self {
+            scope: scope.clone(),
+            location,
+        })
     }
 
     fn declare(&self, names: &[&str]) -> std::result::Result<Vec<Scope>, Failure> {
         let mut journal = self.scope.journal().lock();
         if !journal.entries.contains_key(&self.location) {
-            let branches = names.iter().map(|name| ((*name).to_owned(), BranchStatus::Running)).collect();
+            let branches = names
+                .iter()
+                .map(|name| ((*name).to_owned(), BranchStatus::Running))
+                .collect();
             journal.note(&self.location, EntryKind::Join { branches });
         }
         let mut scopes = Vec::with_capacity(names.len());
         for name in names {
             let location = journal.locate(&self.location, name)?;
             if scopes.iter().any(|scope: &Scope| *scope.location() == location) {
-                return Err(Failure::new(FailureKind::Misuse, format!("two branches have the name `{name}`")));
+                return Err(Failure::new(
+                    FailureKind::Misuse,
+                    format!("two branches have the name `{name}`"),
+                ));
             }
             scopes.push(self.scope.inside(location));
         }
@@ -67,7 +79,11 @@ impl JoinScope {
 
     /// A branch has ended.
     fn ended(&self, index: usize, completed: bool) {
-        let status = if completed { BranchStatus::Completed } else { BranchStatus::Failed };
+        let status = if completed {
+            BranchStatus::Completed
+        } else {
+            BranchStatus::Failed
+        };
         let mut journal = self.scope.journal().lock();
         let entry = journal.entries.get(&self.location).map(|entry| entry.kind.clone());
         if let Some(EntryKind::Join { mut branches }) = entry
@@ -84,7 +100,10 @@ impl JoinScope {
 
     fn failed(&self, branches: Vec<(String, Failure)>) -> Failure {
         let message = format!("{} of the branches failed", branches.len());
-        Failure { branches, ..Failure::new(FailureKind::Branches, message).at(self.path()) }
+        Failure {
+            branches,
+            ..Failure::new(FailureKind::Branches, message).at(self.path())
+        }
     }
 
     async fn watch<T>(&self, index: usize, body: impl Future<Output = Result<T>>) -> Result<T> {
@@ -149,7 +168,11 @@ fn gather<T>(
             Err(error) => failures.push((name, WorkflowError::into_failure(error))),
         }
     }
-    if failures.is_empty() { Ok(values) } else { Err(join.failed(failures)) }
+    if failures.is_empty() {
+        Ok(values)
+    } else {
+        Err(join.failed(failures))
+    }
 }
 
 macro_rules! branches {

@@ -30,7 +30,10 @@ impl<W: 'static> Ctx<W> {
             let mut journal = scope.journal().lock();
             let location = journal.locate(scope.location(), name)?;
             journal.know(&location, "map")?;
-            (location, journal.names.index(name).map_err(crate::engine::error::Misuse::from)?)
+            (
+                location,
+                journal.names.index(name).map_err(crate::engine::error::Misuse::from)?,
+            )
         };
         let bodies = items.into_iter().zip(0_u64..).map(|(item, number)| {
             let inside = location.child(Segment::Iteration { name: index, number });
@@ -56,6 +59,9 @@ impl<W: 'static> Ctx<W> {
         }
         let path = scope.journal().lock().names.path(&location);
         let message = format!("{} of {} items failed", failures.len(), failures.len() + values.len());
-        Err(Failure { branches: failures, ..Failure::new(FailureKind::Branches, message).at(path) })
+        Err(Failure {
+            branches: failures,
+            ..Failure::new(FailureKind::Branches, message).at(path)
+        })
     }
 }

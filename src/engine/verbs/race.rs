@@ -62,14 +62,21 @@ impl<W: 'static> Ctx<W> {
                     }
                 }
             }
-            if running.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+            if running.is_empty() {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            }
         })
         .await;
         drop(running);
         let Some((name, value)) = winner else {
             let path = scope.journal().lock().names.path(&location);
             let failure = Failure::new(FailureKind::Branches, "every branch failed").at(path);
-            return Err(Failure { branches: failures, ..failure });
+            return Err(Failure {
+                branches: failures,
+                ..failure
+            });
         };
         settle(scope, &location, &name);
         Ok(Winner { name, value })
@@ -97,7 +104,12 @@ fn settle(scope: &Scope, location: &Location, name: &str) {
             journal.diverge(location, "race with another winner");
         }
         Some(EntryKind::Race { winner: Some(_) }) => {}
-        _ => journal.note(location, EntryKind::Race { winner: Some(name.to_owned()) }),
+        _ => journal.note(
+            location,
+            EntryKind::Race {
+                winner: Some(name.to_owned()),
+            },
+        ),
     }
 }
 

@@ -26,7 +26,11 @@ impl Wait {
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<Vec<record::Message>, Failure>> {
         let request = || {
             let until = self.until.clone().map_err(Misuse::from)?;
-            Ok(Request::Receive(ReceiveRequest { names: self.names.clone(), most: self.most, until }))
+            Ok(Request::Receive(ReceiveRequest {
+                names: self.names.clone(),
+                most: self.most,
+                until,
+            }))
         };
         let kind = ready!(self.operation.poll_with(cx, request))?;
         let EntryKind::Receive { taken, .. } = kind else {
@@ -88,7 +92,15 @@ impl<W> Ctx<W> {
 
     fn waiting<M: Message>(&self, most: usize) -> Receive<M> {
         let operation = Operation::new(self.scope().clone(), Place::Next(M::NAME));
-        Receive { wait: Wait { operation, names: vec![M::NAME], most, until: Ok(None) }, message: PhantomData }
+        Receive {
+            wait: Wait {
+                operation,
+                names: vec![M::NAME],
+                most,
+                until: Ok(None),
+            },
+            message: PhantomData,
+        }
     }
 }
 

@@ -76,17 +76,26 @@ impl<W: 'static> Ctx<W> {
 impl<W, S, T, F> Repeat<'_, W, S, T, F> {
     /// Records the state every so many iterations.
     pub fn commit_interval(self, iterations: u64) -> Self {
-        Self { commit_interval: iterations.max(1), ..self }
+        Self {
+            commit_interval: iterations.max(1),
+            ..self
+        }
     }
 
     /// Removes the history of old iterations every so many iterations.
     pub fn history_every(self, iterations: u64) -> Self {
-        Self { history_every: iterations.max(1), ..self }
+        Self {
+            history_every: iterations.max(1),
+            ..self
+        }
     }
 
     /// Keeps the history of so many iterations.
     pub fn history_keep(self, iterations: u64) -> Self {
-        Self { history_keep: iterations, ..self }
+        Self {
+            history_keep: iterations,
+            ..self
+        }
     }
 }
 
@@ -131,7 +140,10 @@ where
         let mut state: S = codecs.unpack(&begun.recorded.state)?;
         let mut iteration = begun.recorded.iteration;
         loop {
-            let inside = begun.location.child(Segment::Iteration { name: begun.name, number: iteration })?;
+            let inside = begun.location.child(Segment::Iteration {
+                name: begun.name,
+                number: iteration,
+            })?;
             let ctx = Ctx::new(self.ctx.scope().inside(inside.clone()));
             let next = (self.body)(ctx, state).await?;
             self.ctx.scope().journal().lock().leave(&inside);
@@ -158,31 +170,59 @@ where
     fn begin(&self, state: Payload) -> Result<Begun> {
         let scope = self.ctx.scope();
         let mut journal = scope.journal().lock();
-        let location = journal.locate(scope.location(), &self.name).map_err(crate::storage::record::Failure::from)?;
-        journal.know(&location, "loop").map_err(crate::storage::record::Failure::from)?;
-        let name = journal.names.index(&self.name).map_err(|error| crate::storage::record::Failure::from(Misuse::from(error)))?;
+        let location = journal
+            .locate(scope.location(), &self.name)
+            .map_err(crate::storage::record::Failure::from)?;
+        journal
+            .know(&location, "loop")
+            .map_err(crate::storage::record::Failure::from)?;
+        let name = journal
+            .names
+            .index(&self.name)
+            .map_err(|error| crate::storage::record::Failure::from(Misuse::from(error)))?;
         let recorded = match journal.entries.get(&location).map(|entry| entry.kind.clone()) {
             Some(EntryKind::Loop(recorded)) => recorded,
             _ => {
-                let recorded = LoopState { iteration: 0, state, kept_from: 0, output: None };
+                let recorded = LoopState {
+                    iteration: 0,
+                    state,
+                    kept_from: 0,
+                    output: None,
+                };
                 journal.note(&location, EntryKind::Loop(recorded.clone()));
                 recorded
             }
         };
         // What lies before the recorded state is over: its completions have nobody to be delivered to.
-        let over = if recorded.output.is_some() { u64::MAX } else { recorded.iteration };
+        let over = if recorded.output.is_some() {
+            u64::MAX
+        } else {
+            recorded.iteration
+        };
         journal.leave_iterations(&location, name, over);
-        Ok(Begun { location, name, recorded })
+        Ok(Begun {
+            location,
+            name,
+            recorded,
+        })
     }
 
     /// Records where the loop stands, and removes the history of iterations that are not kept.
     fn record(&self, begun: &mut Begun) {
         let mut journal = self.ctx.scope().journal().lock();
-        let LoopState { iteration, kept_from, output, .. } = &begun.recorded;
+        let LoopState {
+            iteration,
+            kept_from,
+            output,
+            ..
+        } = &begun.recorded;
         let keep_from = iteration.saturating_sub(self.history_keep);
         if keep_from >= kept_from.saturating_add(if output.is_some() { 1 } else { self.history_every }) {
             for number in *kept_from..keep_from {
-                if let Ok(old) = begun.location.child(Segment::Iteration { name: begun.name, number }) {
+                if let Ok(old) = begun.location.child(Segment::Iteration {
+                    name: begun.name,
+                    number,
+                }) {
                     journal.trim(&old);
                 }
             }

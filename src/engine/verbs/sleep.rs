@@ -37,11 +37,17 @@ impl<W> Ctx<W> {
     pub fn sleep_until(&self, name: &str, time: SystemTime) -> Sleep {
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let checked = since_epoch.into_duration();
-        self.sleeping(name, checked.map(|at| Until::At(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))))
+        self.sleeping(
+            name,
+            checked.map(|at| Until::At(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))),
+        )
     }
 
     fn sleeping(&self, name: &str, until: Result<Until, InvalidDuration>) -> Sleep {
-        Sleep { operation: Operation::new(self.scope().clone(), Place::Named(name.to_owned())), until }
+        Sleep {
+            operation: Operation::new(self.scope().clone(), Place::Named(name.to_owned())),
+            until,
+        }
     }
 }
 
@@ -58,6 +64,8 @@ impl Future for Sleep {
 
 impl std::fmt::Debug for Sleep {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sleep").field("until", &self.until).finish_non_exhaustive()
+        f.debug_struct("Sleep")
+            .field("until", &self.until)
+            .finish_non_exhaustive()
     }
 }

@@ -104,7 +104,11 @@ impl<T> Step<T> {
         self
     }
 
-    fn duration(mut self, duration: impl IntoDuration, set: impl FnOnce(&mut StepOptions, std::time::Duration)) -> Self {
+    fn duration(
+        mut self,
+        duration: impl IntoDuration,
+        set: impl FnOnce(&mut StepOptions, std::time::Duration),
+    ) -> Self {
         match duration.into_duration() {
             Ok(duration) => self.option(|options| set(options, duration)),
             Err(error) => {
@@ -166,9 +170,11 @@ impl<T: DeserializeOwned> Future for Step<T> {
             unreachable!("a step is delivered complete");
         };
         Poll::Ready(match outcome {
-            StepOutcome::Completed(payload) => {
-                this.operation.codecs().unpack(&payload).map_err(|error| Failure::from(error).at(this.operation.path()))
-            }
+            StepOutcome::Completed(payload) => this
+                .operation
+                .codecs()
+                .unpack(&payload)
+                .map_err(|error| Failure::from(error).at(this.operation.path())),
             StepOutcome::Failed(failure) => Err(failure),
         })
     }
@@ -178,7 +184,12 @@ impl<T> Drop for Step<T> {
     fn drop(&mut self) {
         // Work that was never asked for was never awaited.
         if self.work.is_some() {
-            self.operation.scope().journal().lock().unawaited.push(self.name.clone());
+            self.operation
+                .scope()
+                .journal()
+                .lock()
+                .unawaited
+                .push(self.name.clone());
         }
     }
 }

@@ -60,7 +60,14 @@ impl Failure {
     /// A failure of this kind, with nothing known but what happened.
     pub(crate) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let (message, path) = (message.into(), String::new());
-        Self { kind, message, path, attempts: 0, causes: Vec::new(), branches: Vec::new() }
+        Self {
+            kind,
+            message,
+            path,
+            attempts: 0,
+            causes: Vec::new(),
+            branches: Vec::new(),
+        }
     }
 
     /// An error with its causes.

@@ -11,9 +11,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{
-    Attempt, Attempts, BranchStatus, Completed, Entry, EntryKind, LoopState, Message, Name, StepOutcome,
-};
+pub use entry::{Attempt, Attempts, BranchStatus, Completed, Entry, EntryKind, LoopState, Message, Name, StepOutcome};
 pub use failure::{Failure, FailureKind};
 pub use instance::{Input, Origin, Output, State, Status};
 pub use row::{Alarm, IndexRow, Runnable, Seen};

@@ -34,11 +34,19 @@ fn payload() -> Payload {
 }
 
 fn failure() -> Failure {
+    let branch = Failure::new(FailureKind::Critical, "b");
     Failure {
+        kind: FailureKind::Exhausted,
         message: "no".into(),
+        path: "p".into(),
+        attempts: 2,
         causes: vec!["why".into()],
+        branches: vec![("x".into(), branch)],
     }
 }
+
+/// [`failure`] in BARE.
+const FAILURE: &str = "03 026e6f 0170 02000000 01 03776879 01 0178 01 0162 00 00000000 00 00";
 
 fn message() -> Message {
     Message {
@@ -87,59 +95,77 @@ fn records_of_the_store() {
     );
 }
 
+fn entry(kind: EntryKind) -> Entry {
+    Entry {
+        id: 1,
+        completed: None,
+        kind,
+    }
+}
+
 #[test]
 fn records_of_a_history() {
     golden(&Name("größe".into()), "07 6772c3b6c39f65");
+    let completed = Some(Completed { order: 2, at_ms: 3 });
+    let kind = EntryKind::Step(Some(StepOutcome::Completed(payload())));
     golden(
-        &Entry {
-            id: 1,
-            order: Some(2),
-            kind: EntryKind::Step(Some(StepOutcome::Completed(payload()))),
-        },
-        "0100000000000000 010200000000000000 00 01 00 07000000 04 63616263",
+        &Entry { id: 1, completed, kind },
+        "0100000000000000 01 0200000000000000 0300000000000000 00 01 00 07000000 04 63616263",
     );
-    golden(
-        &Entry {
-            id: 1,
-            order: Some(2),
-            kind: EntryKind::Step(Some(StepOutcome::Failed(failure()))),
-        },
-        "0100000000000000 010200000000000000 00 01 01 026e6f 01 03776879",
-    );
-    golden(
-        &Entry {
-            id: 1,
-            order: None,
-            kind: EntryKind::Step(None),
-        },
-        "0100000000000000 00 00 00",
-    );
-    golden(
-        &Entry {
-            id: 1,
-            order: None,
-            kind: EntryKind::Sleep { wake_at_ms: 9 },
-        },
-        "0100000000000000 00 01 0900000000000000",
-    );
-    golden(
-        &Entry {
-            id: 1,
-            order: None,
-            kind: EntryKind::Message(message()),
-        },
-        "0100000000000000 00 02 016e 016d 07000000 04 63616263 0201000000000000",
-    );
+    let failed = EntryKind::Step(Some(StepOutcome::Failed(failure())));
+    golden(&entry(failed), &format!("0100000000000000 00 00 01 01 {FAILURE}"));
     golden(&message(), "016e 016d 07000000 04 63616263 0201000000000000");
+    let attempt = Attempt {
+        number: 1,
+        started_at_ms: 2,
+        duration_ms: 3,
+        failure: failure(),
+    };
     golden(
         &Attempts {
+            failed: vec![attempt],
             count: 2,
-            last: Some(failure()),
             next_at_ms: Some(3),
         },
-        "02000000 01 026e6f 01 03776879 01 0300000000000000",
+        &format!("01 01000000 0200000000000000 0300000000000000 {FAILURE} 02000000 01 0300000000000000"),
     );
-    golden(&failure(), "026e6f 01 03776879");
+    golden(&failure(), FAILURE);
+}
+
+#[test]
+fn entries_of_every_kind() {
+    let begun = |kind: EntryKind, bytes: &str| golden(&entry(kind), &format!("0100000000000000 00 {bytes}"));
+    begun(EntryKind::Step(None), "00 00");
+    begun(EntryKind::Sleep { wake_at_ms: 9 }, "01 0900000000000000");
+    begun(
+        EntryKind::Receive {
+            until_ms: Some(9),
+            taken: vec![message()],
+        },
+        "02 01 0900000000000000 01 016e 016d 07000000 04 63616263 0201000000000000",
+    );
+    let state = LoopState {
+        iteration: 20,
+        state: payload(),
+        kept_from: 5,
+        output: Some(payload()),
+    };
+    begun(
+        EntryKind::Loop(state),
+        "03 1400000000000000 07000000 04 63616263 0500000000000000 01 07000000 04 63616263",
+    );
+    let branches = vec![("a".into(), BranchStatus::Running), ("b".into(), BranchStatus::Failed)];
+    begun(EntryKind::Join { branches }, "04 02 0161 01 0162 03");
+    begun(
+        EntryKind::Race {
+            winner: Some("a".into()),
+        },
+        "05 01 0161",
+    );
+    begun(EntryKind::Version { version: 2 }, "06 02000000");
+    begun(EntryKind::Removed, "07");
+    begun(EntryKind::Cancel { reason: "r".into() }, "08 0172");
+    begun(EntryKind::Deadline, "09");
 }
 
 #[test]

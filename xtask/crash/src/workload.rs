@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use everstep::location::{Location, Segment};
 use everstep::storage::key::{Arrival, Local, Meta};
 use everstep::storage::payload::{KeyId, Payload};
-use everstep::storage::record::{Entry, EntryKind, Input, Message, Origin, Runnable, State, Status, StepOutcome};
+use everstep::storage::record::{
+    Completed, Entry, EntryKind, Input, Message, Origin, Runnable, State, Status, StepOutcome,
+};
 use everstep::storage::{Commit, Condition, Namespace, Store};
 use everstep::{InstanceId, MessageId};
 
@@ -178,7 +180,10 @@ impl Writer {
         let outcome = StepOutcome::Completed(self.payload(revision));
         Entry {
             id: revision,
-            order: Some(revision - 1),
+            completed: Some(Completed {
+                order: revision - 1,
+                at_ms: revision,
+            }),
             kind: EntryKind::Step(Some(outcome)),
         }
     }
