@@ -3,16 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use crate::actor::{Changes, Directory, Shared};
+use crate::actor::{self, Changes, Directory, Shared};
 use crate::clock::{Clock, SystemClock};
 use crate::engine::{Definition, Workflow};
 use crate::handle::{Error, Handle, Result};
 use crate::ids::InstanceId;
 use crate::scheduler::Alarms;
 use crate::spawn;
-use crate::storage::key::{Local, Meta};
-use crate::storage::record::{Input, Origin, Runnable, State, Status};
-use crate::storage::{self, Commit, Condition, OpenOptions, Refusal, Store};
+use crate::storage::{self, OpenOptions, Refusal};
 
 /// A running Everstep: workflows, and the store that their instances live in.
 #[derive(Debug)]
@@ -75,7 +73,8 @@ impl Runtime {
     /// Starts an instance, durably; one that exists under the same id is returned as it is.
     pub async fn start<W: Workflow>(&self, _workflow: W, id: &str, input: &W::Input) -> Result<Handle<W>> {
         let instance = InstanceId::new(id)?;
-        let commit = self.start_commit::<W>(&instance, input)?;
+        let now = self.shared.clock.now_ms();
+        let commit = actor::start_commit::<W>(&self.shared.store, &instance, input, now)?;
         match self.shared.store.commit(commit).await {
             Ok(_) | Err(storage::Error::Refused(Refusal::Exists)) => {}
             Err(error) => return Err(error.into()),
@@ -95,36 +94,6 @@ impl Runtime {
             alarms.stop().await;
         }
         self.shared.directory.stop_all();
-    }
-
-    fn start_commit<W: Workflow>(&self, instance: &InstanceId, input: &W::Input) -> Result<Commit> {
-        let store: &Store = &self.shared.store;
-        let now = self.shared.clock.now_ms();
-        let namespace = store.namespace(instance);
-        let input = store.codecs().pack(input).map_err(storage::Error::from)?;
-        let origin = Origin {
-            workflow: W::NAME.to_owned(),
-            version: 1,
-            created_at_ms: now,
-        };
-        let state = State {
-            status: Status::Pending,
-            run: 1,
-            revision: 1,
-            alarm_at_ms: None,
-            entries: 0,
-            completions: 0,
-            updated_at_ms: now,
-        };
-        let mut commit = Commit::new(namespace.shard());
-        commit
-            .require(Condition::Missing(instance.clone()))
-            .set(&namespace, &Local::Meta(Meta::Origin), &origin)
-            .set(&namespace, &Local::Meta(Meta::Input), &Input(input))
-            .set_state(&namespace, None, &state)
-            .set_index(&namespace, &origin, &state)
-            .set_runnable(&namespace, Some(&Runnable { activations: 0 }));
-        Ok(commit)
     }
 
     async fn start_alarms(&self) -> Result<()> {

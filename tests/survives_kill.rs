@@ -39,11 +39,11 @@ impl Workflow for Order {
 
     async fn run(ctx: Ctx<Order>, effects: PathBuf) -> Result<String, WorkflowError> {
         let file = effects.clone();
-        let number: u32 = ctx.step("reserve", move || effect(file, "reserve", 7)).await?;
+        let number: u32 = ctx.step("reserve", move || effect(file.clone(), "reserve", 7)).await?;
         let approval: Approval = ctx.receive().await?;
         ctx.sleep("cooling off", Duration::from_millis(300)).await?;
         let total: u32 = ctx
-            .step("charge", move || effect(effects, "charge", number * 6))
+            .step("charge", move || effect(effects.clone(), "charge", number * 6))
             .await?;
         Ok(format!("{total} approved by {}", approval.by))
     }

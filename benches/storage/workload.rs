@@ -120,7 +120,10 @@ impl StoreWriter {
         let segment = Segment::Iteration { name: 0, number };
         let location = Location::root().child(segment).expect("one segment is not too deep");
         self.entry.id = number;
-        self.entry.completed = Some(Completed { order: number, at_ms: number });
+        self.entry.completed = Some(Completed {
+            order: number,
+            at_ms: number,
+        });
         self.state.revision += 1;
         self.state.entries += 1;
         self.state.completions += 1;

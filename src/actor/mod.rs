@@ -21,8 +21,12 @@ mod directory;
 mod load;
 mod pump;
 mod signal;
+mod start;
 mod workflow;
 
 pub(crate) use changes::Changes;
 pub(crate) use directory::Directory;
+#[cfg(feature = "testing")]
+pub(crate) use load::load as load_instance;
 pub(crate) use pump::Shared;
+pub(crate) use start::start_commit;

@@ -180,10 +180,10 @@ impl<'a> Pump<'a> {
             let guarded = AssertUnwindSafe(attempting).catch_unwind();
             let end = match timeout {
                 Some(timeout) => match tokio::time::timeout(timeout, guarded).await {
-                    Ok(returned) => attempt_end(returned),
+                    Ok(returned) => AttemptEnd::of(returned),
                     Err(_) => AttemptEnd::TimedOut,
                 },
-                None => attempt_end(guarded.await),
+                None => AttemptEnd::of(guarded.await),
             };
             // A pump that is gone has no use for it: the attempt is made again when the instance is next activated.
             let _ = ended.send((location, number, end));
@@ -200,22 +200,6 @@ impl<'a> Pump<'a> {
     fn report_unawaited(&self, execution: &mut Execution) {
         for step in execution.take_unawaited() {
             tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and never awaited");
-        }
-    }
-}
-
-fn attempt_end(
-    returned: Result<
-        Result<crate::storage::payload::Payload, crate::storage::record::Failure>,
-        Box<dyn std::any::Any + Send>,
-    >,
-) -> AttemptEnd {
-    match returned {
-        Ok(returned) => AttemptEnd::Returned(returned),
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&'static str>().copied());
-            AttemptEnd::Panicked(text.unwrap_or("no message").to_owned())
         }
     }
 }

@@ -8,5 +8,6 @@
 //! crate calls it. Read `conformance/mod.rs` first, then the cases in the order in which it lists them.
 
 pub mod conformance;
+pub mod harness;
 
 pub use crate::storage::engines::faulty;

@@ -23,8 +23,9 @@ impl Execution {
         let journal = self.journal.lock();
         let changed = !journal.dirty.is_empty() || !journal.trimmed.is_empty();
         drop(journal);
-        if changed || !self.dirty_attempts.is_empty() || status != self.state.status || alarm != self.state.alarm_at_ms
-        {
+        // That a pending instance runs now is nothing that a commit of its own would be worth.
+        let moved = status != self.state.status && !(runs(status) && runs(self.state.status));
+        if changed || moved || !self.dirty_attempts.is_empty() || alarm != self.state.alarm_at_ms {
             return Some(self.commit(status, alarm, now));
         }
         None
@@ -95,11 +96,15 @@ impl Execution {
         if before.status != status {
             commit.set_index(&self.namespace, &self.origin, &self.state);
         }
-        let runs = |status| matches!(status, Status::Pending | Status::Running);
         if runs(before.status) != runs(status) {
             let runnable = runs(status).then_some(Runnable { activations: 0 });
             commit.set_runnable(&self.namespace, runnable.as_ref());
         }
         commit
     }
+}
+
+/// Whether an instance with this status has to run after a restart.
+fn runs(status: Status) -> bool {
+    matches!(status, Status::Pending | Status::Running)
 }

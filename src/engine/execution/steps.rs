@@ -22,6 +22,20 @@ pub(crate) enum AttemptEnd {
     Panicked(String),
 }
 
+impl AttemptEnd {
+    /// The end of an attempt that was guarded against panics.
+    pub(crate) fn of(returned: Result<Result<Payload, Failure>, Box<dyn std::any::Any + Send>>) -> Self {
+        match returned {
+            Ok(returned) => Self::Returned(returned),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&'static str>().copied());
+                Self::Panicked(text.unwrap_or("no message").to_owned())
+            }
+        }
+    }
+}
+
 /// A step that the code waits for.
 pub(crate) struct RunningStep {
     work: Work,
