@@ -13,6 +13,7 @@
 mod bench;
 mod check;
 mod error;
+mod fuzz;
 mod metadata;
 mod shell;
 mod stages;
@@ -41,6 +42,8 @@ enum Command {
     Test(test::Options),
     /// The benches: all of them, or the named one with its own arguments
     Bench(bench::Options),
+    /// Arbitrary bytes for everything that reads the disk: all targets, or the named one
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> ExitCode {
@@ -59,5 +62,6 @@ fn dispatch(command: &Command) -> Result {
         Command::Check(options) => check::run(options),
         Command::Test(options) => test::run(options),
         Command::Bench(options) => bench::run(options),
+        Command::Fuzz(options) => fuzz::run(options),
     }
 }

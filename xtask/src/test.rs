@@ -4,6 +4,7 @@
 use clap::Args;
 
 use crate::error::Result;
+use crate::fuzz;
 use crate::shell;
 use crate::stages::{self, Stage};
 use crate::tools;
@@ -17,6 +18,7 @@ pub(crate) fn run(_options: &Options) -> Result {
         Stage::new("tools", "what the tests need from the system", tools::install_programs),
         Stage::new("tests", "unit and integration tests of every crate", tests),
         Stage::new("doctests", "the examples in the documentation", doctests),
+        Stage::new("fuzz", "a minute of arbitrary bytes", || fuzz::every_target(30)),
     ])
 }
 
