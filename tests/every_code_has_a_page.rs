@@ -57,7 +57,10 @@ fn every_page_says_what_to_do_and_is_listed() {
     let list = fs::read_to_string(folder.join("README.md")).unwrap();
     for code in pages() {
         let page = fs::read_to_string(folder.join(format!("{code}.md"))).unwrap();
-        let title = page.lines().next().and_then(|line| line.strip_prefix(&format!("# {code}: ")));
+        let title = page
+            .lines()
+            .next()
+            .and_then(|line| line.strip_prefix(&format!("# {code}: ")));
         let title = title.unwrap_or_else(|| panic!("{code}.md has to begin with `# {code}: `"));
         for part in ["## What happened", "## Why it is refused", "## What to do"] {
             assert!(page.lines().any(|line| line == part), "{code}.md lacks `{part}`");
