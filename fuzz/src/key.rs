@@ -89,10 +89,9 @@ fn small(input: &mut Input<'_>) -> u32 {
     (input.number() & u64::from(u32::MAX)) as u32
 }
 
-/// A text as long as an id may be. Which characters an id may have is no business of keys, but for one: a key that
-/// is full of byte 05 is refused as too deeply nested, and no id has control characters.
+/// A text as long as an id may be. Which characters an id may have is no business of keys.
 fn id(input: &mut Input<'_>) -> Cow<'static, str> {
-    let mut text = String::from_utf8_lossy(input.bytes()).replace('\u{5}', "5");
+    let mut text = String::from_utf8_lossy(input.bytes()).into_owned();
     while text.len() > ID_BYTES_MAX {
         text.pop();
     }

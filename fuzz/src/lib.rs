@@ -14,8 +14,8 @@
 //! has, and `xtask/src/fuzz.rs` asks for it. Without `--cfg fuzzing` this crate builds no C++, and the binaries run
 //! their target over the files that they are given, once.
 
-mod input;
 pub mod envelope;
+mod input;
 pub mod key;
 pub mod memory;
 pub mod replay;

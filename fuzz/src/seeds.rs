@@ -124,10 +124,7 @@ fn records() -> Vec<Seed> {
     seeds.extend([
         seed("name", &Name("größe".into())),
         seed("entry-open-step", &step(None)),
-        seed(
-            "entry-step",
-            &step(Some(StepOutcome::Completed(payload.clone()))),
-        ),
+        seed("entry-step", &step(Some(StepOutcome::Completed(payload.clone())))),
         seed("entry-failed-step", &step(Some(StepOutcome::Failed(failure.clone())))),
         seed("entry-sleep", &entry(EntryKind::Sleep { wake_at_ms: 9 })),
         seed("entry-message", &entry(EntryKind::Message(message.clone()))),

@@ -46,4 +46,3 @@ fn keys() {
 fn envelopes() {
     replay("envelope", envelope::check, seeds::envelopes());
 }
-

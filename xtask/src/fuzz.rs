@@ -105,7 +105,10 @@ mod tests {
     fn every_target_has_a_corpus_and_a_program() {
         for target in TARGETS {
             assert!(folder("corpus").join(target).is_dir(), "{target}");
-            assert!(folder("src/bin").join(target).with_extension("rs").is_file(), "{target}");
+            assert!(
+                folder("src/bin").join(target).with_extension("rs").is_file(),
+                "{target}"
+            );
         }
     }
 }
