@@ -43,12 +43,13 @@ const RECORDS: [(u8, Read); 15] = [
     reads::<Runnable>(),
 ];
 
-/// The input that makes [`check`] read `record` as a record of this type and version, and bend one byte of it.
+/// The input that makes [`check`] read `record` as a record of this type and version, and bend its first byte.
 pub(crate) fn recipe(record_type: u8, version: u8, key: &[u8], record: &[u8]) -> Vec<u8> {
     let index = RECORDS.iter().position(|(known, _)| *known == record_type);
     let index = index.and_then(|index| u8::try_from(index).ok()).unwrap_or_default();
     let length = u8::try_from(key.len()).expect("the key of a seed is short");
-    [&[index, version, 9, 1, length], key, record].concat()
+    let first_of_the_record = ENVELOPE_BYTES as u8;
+    [&[index, version, first_of_the_record, 1, length], key, record].concat()
 }
 
 /// Checks one input.
