@@ -145,6 +145,9 @@ fn records() -> Vec<Seed> {
                 shards: 2,
                 created_at_ms: 3,
                 accepted_losses: vec![loss],
+                arrivals_above: 9,
+                importing: None,
+                migration: None,
             },
         ),
     ]);
