@@ -20,12 +20,12 @@ fn codes_in(text: &str) -> BTreeSet<String> {
 
 fn codes_below(folder: &Path) -> BTreeSet<String> {
     let mut codes = BTreeSet::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for entry in fs::read_dir(folder).expect("src is readable") {
+        let path = entry.expect("src is readable").path();
         if path.is_dir() {
             codes.extend(codes_below(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            codes.extend(codes_in(&fs::read_to_string(&path).unwrap()));
+            codes.extend(codes_in(&fs::read_to_string(&path).expect("Rust files are UTF-8")));
         }
     }
     codes
@@ -33,8 +33,9 @@ fn codes_below(folder: &Path) -> BTreeSet<String> {
 
 fn pages() -> BTreeSet<String> {
     fs::read_dir(root().join("docs/errors"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .expect("the pages are readable")
+        .map(|entry| entry.expect("the pages are readable").file_name())
+        .map(|name| name.into_string().expect("file names are UTF-8"))
         .filter_map(|name| name.strip_suffix(".md").map(str::to_owned))
         .filter(|name| name != "README")
         .collect()
