@@ -104,6 +104,9 @@ fn values() {
         shards: 2,
         created_at_ms: 3,
         accepted_losses: vec![loss],
+        arrivals_above: 9,
+        importing: None,
+        migration: None,
     };
     let written = examples([
         ("name \"größe\"", value::encode(&key, &Name("größe".into()))),
