@@ -129,6 +129,11 @@ impl OpenOptions {
         name: &str,
         open: impl Fn(&Path) -> Result<Arc<dyn Engine>, ReadError>,
     ) -> Result<Store> {
+        // The lock writes, so what must be left as it is, to the byte, is refused before; and once more behind it.
+        if path.is_dir() {
+            directory::holds_only(path, name)?;
+            refuse_newer(&Watermark::read(&directory::watermark(path))?)?;
+        }
         let directory = Directory::lock(path)?;
         directory.holds_only(name)?;
         let marks = self.marks(&directory, name)?;
@@ -158,13 +163,9 @@ impl OpenOptions {
     /// What the watermark says; none if it can't be read and the caller accepts that.
     fn marks(&self, directory: &Directory, name: &str) -> Result<Option<Vec<Mark>>> {
         let path = directory.watermark();
-        let found = match Watermark::read(&path)? {
-            Found::Marks { format, .. } if format > FORMAT => {
-                return Err(Error::NewerFormat {
-                    found: format,
-                    known: FORMAT,
-                });
-            }
+        let found = Watermark::read(&path)?;
+        refuse_newer(&found)?;
+        let found = match found {
             Found::Marks { marks, .. } => return Ok(Some(marks)),
             Found::Missing if !directory.engine(name).exists() => {
                 let marks = vec![Mark::default(); usize::from(self.shards)];
@@ -190,6 +191,11 @@ impl OpenOptions {
                 found: header.format,
                 known: FORMAT,
             });
+        }
+        if stored.is_none() && stored_position(engine, Shard(0))?.sequence > 0 {
+            return Err(Error::Corrupt(
+                "there are commits but no store header, which is the first of them; restore it from a backup".into(),
+            ));
         }
         let shards = stored.as_ref().map_or(self.shards, |header| header.shards);
         let losses = match watermark {
@@ -272,6 +278,21 @@ fn open_or_begin_again(
 /// Whether the store was ever open. An unreadable watermark can't tell, so the answer is the careful one.
 fn began(marks: Option<&[Mark]>) -> bool {
     marks.is_none_or(|marks| marks.iter().any(|mark| mark.position.sequence > 0))
+}
+
+fn refuse_newer(found: &Found) -> Result<()> {
+    match found {
+        Found::Marks { format, .. } if *format > FORMAT => Err(Error::NewerFormat {
+            found: *format,
+            known: FORMAT,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The header of a store that was opened.
+pub(crate) fn header(engine: &dyn Engine) -> Result<StoreHeader> {
+    read(engine, Shard(0), &Key::Store)?.ok_or_else(|| Error::Corrupt("the store header is missing".into()))
 }
 
 fn stored_position(engine: &dyn Engine, shard: Shard) -> Result<Position> {

@@ -14,7 +14,9 @@ use crate::storage::engine::{Engine, Lease, Snapshot};
 use crate::storage::error::{Error, Result};
 use crate::storage::key::Arrival;
 use crate::storage::namespace::Namespace;
+use crate::storage::open;
 use crate::storage::payload::Codecs;
+use crate::storage::record::StoreHeader;
 use crate::storage::watermark::Watermark;
 
 /// An open store. Cheap to clone; all clones are the same store.
@@ -169,6 +171,11 @@ impl Store {
         &self.inner.codecs
     }
 
+    /// What the store says of itself: its format, its shards, and the losses that were accepted.
+    pub fn header(&self) -> Result<StoreHeader> {
+        open::header(&*self.inner.engine)
+    }
+
     /// Whether the store works.
     pub fn health(&self) -> Health {
         self.inner
@@ -240,13 +247,16 @@ impl CommitterThread {
 
     /// Closes the queue, waits until it is empty, and tells whether the store had failed.
     fn finish(&mut self) -> Result<()> {
-        let failure = self.handle.take().and_then(|handle| handle.failure().cloned());
+        let failure = self.handle.take().map(Committer::close);
         if let Some(thread) = self.thread.take() {
             thread
                 .join()
                 .map_err(|_| Error::Failed("the committer panicked".into()))?;
         }
-        failure.map_or(Ok(()), Err)
+        // Asked only now: what was still in the queue may have failed.
+        failure
+            .and_then(|failure| failure.get().cloned())
+            .map_or(Ok(()), Err)
     }
 }
 
