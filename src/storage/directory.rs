@@ -130,7 +130,13 @@ pub(crate) fn make(path: &Path) -> Result<()> {
         .map_err(Error::io("create", path))?;
     let parents = missing.iter().filter_map(|made| made.parent());
     parents
-        .map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+        .map(|parent| {
+            if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            }
+        })
         .try_for_each(sync)
 }
 

@@ -254,9 +254,7 @@ impl CommitterThread {
                 .map_err(|_| Error::Failed("the committer panicked".into()))?;
         }
         // Asked only now: what was still in the queue may have failed.
-        failure
-            .and_then(|failure| failure.get().cloned())
-            .map_or(Ok(()), Err)
+        failure.and_then(|failure| failure.get().cloned()).map_or(Ok(()), Err)
     }
 }
 

@@ -4,6 +4,8 @@
 //! then shows to readers; a snapshot is fjall's own.
 
 mod journal;
+mod manifest;
+mod numbers;
 
 use std::fmt::Display;
 use std::io;
@@ -41,6 +43,8 @@ impl Fjall {
     /// Opens the database in `directory`, or makes a new one.
     pub fn open(directory: &Path) -> Result<Self, ReadError> {
         let sealed = SealedJournals::look(directory).map_err(ReadError::Unavailable)?;
+        numbers::check(&journal::all(directory).map_err(ReadError::Unavailable)?)?;
+        manifest::check(directory)?;
         // fjall asserts what it expects of its files; damaged ones must not take the process down.
         let opened = catch_unwind(AssertUnwindSafe(|| open(directory)));
         let (database, rows) = match opened {

@@ -1,0 +1,146 @@
+//! A guard over the numbers of the batches in the journals.
+//!
+//! Every batch has a number, and where two batches wrote the same key the higher one wins. fjall's checksum covers
+//! what a batch holds and not its number: a flipped bit there gives an old value back, or drops the batch as one that
+//! already lies in a table, and nothing notices. Numbers only ever grow, through a journal and from one to the next,
+//! so one that was changed stands out: lower than the one before it, or higher than the one behind it.
+//!
+//! What stays unseen: the very last batch with a higher number, which does no harm, and the very first one with a
+//! lower number.
+//!
+//! ```text
+//! 1  items (4 bytes)  number (8 bytes)                                        a batch begins
+//! 2  kind  0  keyspace (8)  key length (2)  length (4)  length (4)  key value an item
+//! 3  checksum (8)  "FJL" 3                                                    a batch ends
+//! 4  keyspace (8)                                                             a keyspace is cleared
+//! ```
+//!
+//! What reads otherwise is the end of what was written, as it is for fjall.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use crate::storage::engine::ReadError;
+
+const BEGIN: u8 = 1;
+const ITEM: u8 = 2;
+const END: u8 = 3;
+const CLEAR: u8 = 4;
+const MARK: [u8; 4] = *b"FJL\x03";
+
+/// Bytes of an item in front of its key, without the tag.
+const ITEM_BYTES: usize = 20;
+
+/// Checks the journals, which are given in their order. Changes nothing.
+pub(super) fn check(journals: &[(u64, PathBuf)]) -> Result<(), ReadError> {
+    let mut last = None;
+    for (_, path) in journals {
+        let file = File::open(path).map_err(ReadError::Unavailable)?;
+        check_journal(BufReader::new(file), path, &mut last)?;
+    }
+    Ok(())
+}
+
+fn check_journal(mut journal: impl BufRead, path: &Path, last: &mut Option<u64>) -> Result<(), ReadError> {
+    while let Some(number) = next_batch(&mut journal).map_err(ReadError::Unavailable)? {
+        if let Some(last) = last.filter(|last| *last >= number) {
+            let path = path.display();
+            return Err(ReadError::Corrupt(format!(
+                "{path} has batch {number} behind batch {last}; restore it from a backup"
+            )));
+        }
+        *last = Some(number);
+    }
+    Ok(())
+}
+
+/// The number of the next whole batch, if there is one.
+fn next_batch(journal: &mut impl BufRead) -> io::Result<Option<u64>> {
+    match read_batch(journal) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        outcome => outcome,
+    }
+}
+
+fn read_batch(journal: &mut impl BufRead) -> io::Result<Option<u64>> {
+    let mut number = None;
+    loop {
+        match read::<1>(journal)? {
+            [BEGIN] => {
+                let [_, _, _, _, bytes @ ..] = read::<12>(journal)?;
+                number = Some(u64::from_le_bytes(bytes));
+            }
+            [ITEM] => {
+                let head = read::<ITEM_BYTES>(journal)?;
+                let key = u16::from_le_bytes([head[10], head[11]]);
+                let value = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
+                skip(journal, u64::from(key) + u64::from(value))?;
+            }
+            [END] => {
+                let end = read::<12>(journal)?;
+                return Ok(number.filter(|_| end.ends_with(&MARK)));
+            }
+            [CLEAR] => drop(read::<8>(journal)?),
+            _ => return Ok(None),
+        }
+    }
+}
+
+fn read<const N: usize>(journal: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    journal.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn skip(journal: &mut impl Read, bytes: u64) -> io::Result<()> {
+    let skipped = io::copy(&mut journal.take(bytes), &mut io::sink())?;
+    if skipped == bytes {
+        Ok(())
+    } else {
+        Err(ErrorKind::UnexpectedEof.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(number: u64) -> Vec<u8> {
+        let mut bytes = vec![BEGIN, 1, 0, 0, 0];
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&[ITEM, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 0, 0, 3, 0, 0, 0]);
+        bytes.extend_from_slice(b"ab123");
+        bytes.extend_from_slice(&[END, 9, 9, 9, 9, 9, 9, 9, 9]);
+        bytes.extend_from_slice(&MARK);
+        bytes
+    }
+
+    fn found(journals: &[&[u64]], tail: &[u8]) -> bool {
+        let mut last = None;
+        journals.iter().any(|numbers| {
+            let mut journal: Vec<u8> = numbers.iter().flat_map(|number| batch(*number)).collect();
+            journal.extend_from_slice(tail);
+            check_journal(&journal[..], Path::new("1.jnl"), &mut last).is_err()
+        })
+    }
+
+    #[test]
+    fn numbers_that_do_not_grow_are_found() {
+        assert!(!found(&[&[4, 5, 9], &[10, 12]], &[]));
+        assert!(found(&[&[4, 1, 9]], &[]), "lower than the one before");
+        assert!(found(&[&[4, 13, 9]], &[]), "higher than the one behind");
+        assert!(found(&[&[4, 4]], &[]), "the same twice");
+        assert!(found(&[&[4, 5, 9], &[8]], &[]), "lower than in the journal before");
+    }
+
+    #[test]
+    fn what_a_crash_cut_short_is_the_end() {
+        let torn = batch(1);
+        for length in 0..torn.len() {
+            assert!(!found(&[&[4, 5]], &torn[..length]), "cut at {length}");
+        }
+        assert!(found(&[&[4, 5]], &torn));
+        assert!(!found(&[&[4, 5]], &[0; 64]), "allocated and never written");
+    }
+}
