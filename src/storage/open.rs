@@ -258,21 +258,27 @@ impl OpenOptions {
     }
 }
 
-/// Opens an engine. One that does not open, and whose making was cut short, is made anew: the watermark at zero says
-/// that nothing in it was ever acknowledged.
+/// Opens an engine. One whose making was cut short is made anew, unless it got as far as its header: the watermark at
+/// zero says that nothing in it was ever acknowledged. It may well open, and still be a half that is no ground to
+/// build on.
 fn open_or_begin_again(
     path: &Path,
     marks: Option<&[Mark]>,
     open: impl Fn(&Path) -> Result<Arc<dyn Engine>, ReadError>,
 ) -> Result<Arc<dyn Engine>> {
-    match open(path) {
-        Err(error) if !began(marks) && path.exists() => {
-            tracing::warn!(%error, "the making of the store was cut short; it is made anew");
-            std::fs::remove_dir_all(path).map_err(Error::io("remove", path))?;
-            Ok(open(path)?)
-        }
-        opened => Ok(opened?),
+    if began(marks) || !path.exists() {
+        return Ok(open(path)?);
     }
+    let reason = match open(path) {
+        Ok(engine) => match header(&*engine) {
+            Ok(_) => return Ok(engine),
+            Err(error) => error,
+        },
+        Err(error) => error.into(),
+    };
+    tracing::warn!(error = %reason, "the making of the store was cut short; it is made anew");
+    std::fs::remove_dir_all(path).map_err(Error::io("remove", path))?;
+    Ok(open(path)?)
 }
 
 /// Whether the store was ever open. An unreadable watermark can't tell, so the answer is the careful one.

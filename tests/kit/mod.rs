@@ -7,6 +7,8 @@
     reason = "each test uses its part, says what it expects by unwrapping it, and starts threads of its own"
 )]
 
+pub(crate) mod process;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;

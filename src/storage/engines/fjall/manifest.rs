@@ -33,14 +33,21 @@ pub(super) fn check(directory: &Path) -> Result<(), ReadError> {
 }
 
 fn check_keyspace(keyspace: &Path) -> Result<(), ReadError> {
+    let damaged = |path: &Path| {
+        let path = path.display();
+        Err(ReadError::Corrupt(format!(
+            "{path} is damaged or missing; restore it from a backup"
+        )))
+    };
     let current = keyspace.join("current");
     let bytes = match std::fs::read(&current) {
         Ok(bytes) => bytes,
-        // A keyspace whose making was cut short, which fjall clears away; the watermark tells if it was not that.
-        Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
+        // fjall takes this for a keyspace whose making was cut short, and removes it with all its tables. Ours are made
+        // once, when the store is.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return damaged(&current),
         Err(error) => return Err(ReadError::Unavailable(error)),
     };
-    let damaged = |path: &Path| Err(ReadError::Corrupt(format!("{} is damaged", path.display())));
     let Some((number, rest)) = bytes.split_first_chunk() else {
         return damaged(&current);
     };
