@@ -11,7 +11,7 @@ use std::fmt::Display;
 use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable};
@@ -32,8 +32,12 @@ const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// after a crash, so this is also what bounds the time to open.
 const MEMTABLE_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Bytes that a disk has to take to count as not full. Where a whole table did not fit, this may still do.
+const ROOM_BYTES: usize = 16 * 1024 * 1024;
+
 /// A fjall database in a directory of its own.
 pub struct Fjall {
+    directory: PathBuf,
     database: Database,
     rows: Keyspace,
     fence: Mutex<Fence>,
@@ -58,6 +62,7 @@ impl Fjall {
         };
         sealed.check()?;
         Ok(Self {
+            directory: directory.to_owned(),
             database,
             rows,
             fence: Mutex::default(),
@@ -84,7 +89,19 @@ impl Fjall {
             }
         }
         batch.insert(&self.rows, row.key, row.value);
-        batch.commit().map_err(commit_error)
+        batch.commit().map_err(|error| self.commit_error(error))
+    }
+
+    /// When a thread of fjall's own fails, every commit after it learns only that something did. Most often it is the
+    /// disk that was full when a table was to be written, and that can be seen.
+    fn commit_error(&self, error: fjall::Error) -> CommitError {
+        match error {
+            fjall::Error::Poisoned => match try_for_room(&self.directory) {
+                Err(full) if full.kind() == io::ErrorKind::StorageFull => CommitError::Unknown(full),
+                _ => commit_error(error),
+            },
+            error => commit_error(error),
+        }
     }
 
     /// Removes what lies in the range: rows of the store, and rows that the group itself has set so far.
@@ -108,6 +125,13 @@ impl Fjall {
         }
         Ok(())
     }
+}
+
+/// Writes something and takes it away again.
+fn try_for_room(directory: &Path) -> io::Result<()> {
+    let path = directory.join("room");
+    let written = std::fs::write(&path, vec![0; ROOM_BYTES]);
+    std::fs::remove_file(&path).and(written)
 }
 
 fn open(directory: &Path) -> Result<(Database, Keyspace), ReadError> {
