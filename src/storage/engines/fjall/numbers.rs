@@ -15,12 +15,16 @@
 //! 4  keyspace (8)                                                             a keyspace is cleared
 //! ```
 //!
-//! What reads otherwise is the end of what was written, as it is for fjall.
+//! What reads otherwise is the end of what was written, as it is for fjall, but for two things that no crash leaves
+//! behind: a length that nothing of ours has, for which fjall would ask for gigabytes, and two lengths that differ in
+//! a batch that is whole otherwise. fjall asserts the latter in debug builds, while it holds a lock that it needs to
+//! clean up after a panic, and the process would end there.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use crate::limits::VALUE_BYTES_MAX;
 use crate::storage::engine::ReadError;
 
 const BEGIN: u8 = 1;
@@ -43,28 +47,43 @@ pub(super) fn check(journals: &[(u64, PathBuf)]) -> Result<(), ReadError> {
 }
 
 fn check_journal(mut journal: impl BufRead, path: &Path, last: &mut Option<u64>) -> Result<(), ReadError> {
-    while let Some(number) = next_batch(&mut journal).map_err(ReadError::Unavailable)? {
+    let damaged = |what: &str| {
+        let path = path.display();
+        Err(ReadError::Corrupt(format!("{path} {what}; restore it from a backup")))
+    };
+    loop {
+        let number = match next_batch(&mut journal).map_err(ReadError::Unavailable)? {
+            Next::Batch(number) => number,
+            Next::Damage(what) => return damaged(what),
+            Next::End => return Ok(()),
+        };
         if let Some(last) = last.filter(|last| *last >= number) {
-            let path = path.display();
-            return Err(ReadError::Corrupt(format!(
-                "{path} has batch {number} behind batch {last}; restore it from a backup"
-            )));
+            return damaged(&format!("has batch {number} behind batch {last}"));
         }
         *last = Some(number);
     }
-    Ok(())
 }
 
-/// The number of the next whole batch, if there is one.
-fn next_batch(journal: &mut impl BufRead) -> io::Result<Option<u64>> {
+/// What comes next in a journal.
+enum Next {
+    /// A whole batch of this number.
+    Batch(u64),
+    /// Something that was never written.
+    Damage(&'static str),
+    /// Nothing, or a batch that a crash cut short.
+    End,
+}
+
+fn next_batch(journal: &mut impl BufRead) -> io::Result<Next> {
     match read_batch(journal) {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(Next::End),
         outcome => outcome,
     }
 }
 
-fn read_batch(journal: &mut impl BufRead) -> io::Result<Option<u64>> {
+fn read_batch(journal: &mut impl BufRead) -> io::Result<Next> {
     let mut number = None;
+    let mut odd = false;
     loop {
         match read::<1>(journal)? {
             [BEGIN] => {
@@ -75,14 +94,22 @@ fn read_batch(journal: &mut impl BufRead) -> io::Result<Option<u64>> {
                 let head = read::<ITEM_BYTES>(journal)?;
                 let key = u16::from_le_bytes([head[10], head[11]]);
                 let value = u32::from_le_bytes([head[16], head[17], head[18], head[19]]);
+                odd |= head[12..16] != head[16..20];
+                if value as usize > VALUE_BYTES_MAX {
+                    return Ok(Next::Damage("has a value that is longer than any"));
+                }
                 skip(journal, u64::from(key) + u64::from(value))?;
             }
             [END] => {
                 let end = read::<12>(journal)?;
-                return Ok(number.filter(|_| end.ends_with(&MARK)));
+                return Ok(match number.filter(|_| end.ends_with(&MARK)) {
+                    Some(_) if odd => Next::Damage("has a value with two lengths"),
+                    Some(number) => Next::Batch(number),
+                    None => Next::End,
+                });
             }
             [CLEAR] => drop(read::<8>(journal)?),
-            _ => return Ok(None),
+            _ => return Ok(Next::End),
         }
     }
 }
@@ -132,6 +159,20 @@ mod tests {
         assert!(found(&[&[4, 13, 9]], &[]), "higher than the one behind");
         assert!(found(&[&[4, 4]], &[]), "the same twice");
         assert!(found(&[&[4, 5, 9], &[8]], &[]), "lower than in the journal before");
+    }
+
+    #[test]
+    fn lengths_that_nothing_has_are_found() {
+        let with = |at: usize, byte: u8| {
+            let mut journal = batch(4);
+            journal[at] = byte;
+            journal.extend(batch(5));
+            check_journal(&journal[..], Path::new("1.jnl"), &mut None).is_err()
+        };
+        // Behind the beginning of the batch, 13 bytes: the tag, then 12 bytes up to the first length, 16 to the second.
+        assert!(!with(26, 3) && !with(30, 3), "what they are");
+        assert!(with(26, 2), "two lengths");
+        assert!(with(33, 0x80), "two gigabytes");
     }
 
     #[test]
