@@ -10,8 +10,12 @@ mod kit;
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everstep::Shard;
+use everstep::storage::engine::{
+    CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Snapshot,
+};
 use everstep::storage::engines::Memory;
 use everstep::storage::engines::faulty::{CommitFault, Faulty, Gate, Plan, ReadFault};
 use everstep::storage::key::{Key, Local, Meta};
@@ -355,4 +359,53 @@ fn a_row_that_can_not_be_read_refuses_only_who_needs_it() {
     let mut commit = Commit::new(namespace.shard());
     commit.set_runnable(&namespace, Some(&Runnable { activations: 1 }));
     kit::commit(&store, commit).unwrap();
+}
+
+/// An engine that panics in its next commit, once it is told to.
+struct Panicking(Memory, AtomicBool);
+
+impl Engine for Panicking {
+    fn limits(&self) -> EngineLimits {
+        self.0.limits()
+    }
+
+    fn acquire(&self, shard: Shard, owner: Owner) -> Result<Lease, CommitError> {
+        self.0.acquire(shard, owner)
+    }
+
+    fn position(&self, lease: &Lease) -> Result<Position, CommitError> {
+        self.0.position(lease)
+    }
+
+    fn commit(&self, group: &Group<'_>) -> Result<(), CommitError> {
+        assert!(!self.1.load(Ordering::Acquire), "as the test wants it");
+        self.0.commit(group)
+    }
+
+    fn get(&self, shard: Shard, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        self.0.get(shard, key)
+    }
+
+    fn snapshot(&self, shard: Shard) -> Result<Box<dyn Snapshot>, ReadError> {
+        self.0.snapshot(shard)
+    }
+}
+
+/// Callers of a committer that had panicked were told that the store is closed, and the store called itself healthy.
+#[test]
+fn an_engine_that_panics_poisons() {
+    let memory = Memory::new();
+    let engine = Arc::new(Panicking(memory.clone(), AtomicBool::new(false)));
+    let store = OpenOptions::new()
+        .open_engine(Arc::clone(&engine) as Arc<dyn Engine>)
+        .unwrap();
+    prepare(&store);
+    engine.1.store(true, Ordering::Release);
+    for _ in 0..2 {
+        let error = kit::commit(&store, decision(&store, 2)).unwrap_err();
+        assert_eq!(error.code(), "ES0211", "{error}");
+        assert!(matches!(store.health(), Health::Failed(Error::Failed(_))));
+    }
+    assert_eq!(store.close().unwrap_err().code(), "ES0211");
+    assert_eq!(state(&open(&memory).0).revision, 1);
 }
