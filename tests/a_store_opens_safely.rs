@@ -322,6 +322,10 @@ fn files_are_private(engine: &str) {
         for revision in 1..20 {
             go_on(&store, session * 19 + revision);
         }
+        // As an engine does that makes a file of its own, with the rights that are usual.
+        let made = path.join(engine).join("made meanwhile");
+        fs::write(&made, "x").unwrap();
+        fs::set_permissions(&made, Permissions::from_mode(0o644)).unwrap();
         store.close().unwrap();
         check("after close");
         fs::set_permissions(path.join("watermark"), Permissions::from_mode(0o644)).unwrap();

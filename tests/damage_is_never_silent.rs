@@ -159,7 +159,8 @@ fn arrange_fjall(path: &Path, session: usize) {
             let (name, bytes) = journals.next_back().unwrap();
             let number: u64 = name.file_stem().unwrap().to_str().unwrap().parse().unwrap();
             let starts = batches(bytes);
-            let middle = starts[starts.len() / 2];
+            // The first half is what the tables hold already.
+            let middle = starts[starts.len() * 3 / 4];
             fs::write(path.join(name), &bytes[..middle]).unwrap();
             fs::write(path.join(format!("{}.jnl", number + 1)), &bytes[middle..]).unwrap();
         }
@@ -322,23 +323,39 @@ fn a_flipped_byte_in_a_segment_of_sled() {
     try_all(template, damages);
 }
 
-/// FAULTS 8: fjall has no checksum over the number of a batch in its journal, which says what is newer than what.
+/// FAULTS 8: fjall has no checksum over the frame of a batch in its journal: where it begins and ends, which decides
+/// whether what follows is read at all, and its number, which says what is newer than what.
 #[test]
-fn a_flipped_batch_number_in_fjall() {
+fn a_flipped_frame_of_a_batch_in_fjall() {
     let template = Template::make("fjall");
     let mut damages: Vec<Damage> = Vec::new();
     for (name, bytes) in template.files.iter().filter(|(name, _)| is_journal(name)) {
-        // Behind the tag and the length.
-        for (number, at) in batches(bytes).into_iter().map(|start| start + 5).enumerate().step_by(5) {
-            let (file, bit) = (name.clone(), 1_u8 << (number % 8));
+        for (number, start) in batches(bytes).into_iter().enumerate().step_by(4) {
+            // The mark of the batch before, the tag, or the number behind the tag and the length.
+            let at = start - 1 + [0, 1, 6, 6][number / 4 % 4];
+            let (file, bit) = (name.clone(), 1_u8 << (number / 4 % 8));
             let flip = move |path: &Path| flip(&path.join(&file), at, bit);
-            damages.push((
-                format!("{} batch {number} bit {bit:#x}", name.display()),
-                Box::new(flip),
-            ));
+            damages.push((format!("{} byte {at} bit {bit:#x}", name.display()), Box::new(flip)));
         }
     }
     assert!(damages.len() > 20, "batches were not found");
+    try_all(template, damages);
+}
+
+/// FAULTS 8: fjall writes a checksum over its list of tables, and does not look at it.
+#[test]
+fn a_flipped_byte_in_a_list_of_tables_of_fjall() {
+    let template = Template::make("fjall");
+    let mut damages: Vec<Damage> = Vec::new();
+    let keyspace = |name: &&PathBuf| name.parent() == Some(Path::new("fjall/keyspaces/1"));
+    for name in template.files.keys().filter(keyspace) {
+        for at in 0..template.files[name].len().min(80) {
+            let (file, bit) = (name.clone(), 2_u8 << (at % 4));
+            let flip = move |path: &Path| flip(&path.join(&file), at, bit);
+            damages.push((format!("{} byte {at} bit {bit:#x}", name.display()), Box::new(flip)));
+        }
+    }
+    assert!(damages.len() > 20, "lists were not found");
     try_all(template, damages);
 }
 

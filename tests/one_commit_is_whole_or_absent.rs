@@ -409,3 +409,30 @@ fn an_engine_that_panics_poisons() {
     assert_eq!(store.close().unwrap_err().code(), "ES0211");
     assert_eq!(state(&open(&memory).0).revision, 1);
 }
+
+/// The header is the first commit of all: a store with commits and without it has lost something, and must not get a
+/// new one as if it were new.
+#[test]
+fn commits_without_a_header_are_damage() {
+    let memory = Memory::new();
+    let (store, _) = open(&memory);
+    prepare(&store);
+    store.close().unwrap();
+    let lease = memory.acquire(Shard(0), Owner(7)).unwrap();
+    let mut batch = everstep::storage::batch::Batch::new();
+    batch.delete(&Key::Store.pack());
+    let next = Position {
+        sequence: lease.position.sequence + 1,
+        chain: 1,
+    };
+    let group = Group {
+        lease,
+        expected: lease.position,
+        next,
+        batches: &[batch],
+    };
+    memory.commit(&group).unwrap();
+    let error = OpenOptions::new().open_engine(Arc::new(memory)).unwrap_err();
+    assert_eq!(error.code(), "ES0209", "{error}");
+    assert!(error.to_string().contains("no store header"), "{error}");
+}
