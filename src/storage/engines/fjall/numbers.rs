@@ -5,8 +5,9 @@
 //! already lies in a table, and nothing notices. Numbers only ever grow, through a journal and from one to the next,
 //! so one that was changed stands out: lower than the one before it, or higher than the one behind it.
 //!
-//! What stays unseen: the very last batch with a higher number, which does no harm, and the very first one with a
-//! lower number.
+//! What stays unseen: the very last batch with a higher number, which does no harm; the very first one with a lower
+//! number; and a sealed journal that is cut off exactly between two batches, or the oldest one missing as a whole.
+//! There are sealed journals only after a crash that came while a table was written.
 //!
 //! ```text
 //! 1  items (4 bytes)  number (8 bytes)                                        a batch begins
@@ -39,9 +40,20 @@ const ITEM_BYTES: usize = 20;
 /// Checks the journals, which are given in their order. Changes nothing.
 pub(super) fn check(journals: &[(u64, PathBuf)]) -> Result<(), ReadError> {
     let mut last = None;
-    for (_, path) in journals {
+    for (index, (id, path)) in journals.iter().enumerate() {
         let file = File::open(path).map_err(ReadError::Unavailable)?;
+        let before = last;
         check_journal(BufReader::new(file), path, &mut last)?;
+        let Some((next, _)) = journals.get(index + 1) else {
+            break;
+        };
+        // A journal is sealed because it is full, and removed when everything in it and before it lies in tables.
+        if last == before || *next != id + 1 {
+            let path = path.display();
+            return Err(ReadError::Corrupt(format!(
+                "{path}, or a journal behind it, has lost what it held; restore it from a backup"
+            )));
+        }
     }
     Ok(())
 }
@@ -159,6 +171,26 @@ mod tests {
         assert!(found(&[&[4, 13, 9]], &[]), "higher than the one behind");
         assert!(found(&[&[4, 4]], &[]), "the same twice");
         assert!(found(&[&[4, 5, 9], &[8]], &[]), "lower than in the journal before");
+    }
+
+    #[test]
+    fn a_sealed_journal_that_is_empty_or_missing_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let with = |journals: &[(u64, &[u64])]| {
+            let journals: Vec<_> = journals
+                .iter()
+                .map(|(id, numbers)| {
+                    let path = directory.path().join(format!("{id}.jnl"));
+                    let bytes: Vec<u8> = numbers.iter().flat_map(|number| batch(*number)).collect();
+                    std::fs::write(&path, bytes).unwrap();
+                    (*id, path)
+                })
+                .collect();
+            check(&journals)
+        };
+        assert!(with(&[(3, &[1, 2]), (4, &[3]), (5, &[])]).is_ok());
+        assert!(with(&[(3, &[]), (4, &[3])]).is_err(), "empty");
+        assert!(with(&[(3, &[1]), (5, &[3])]).is_err(), "one is missing");
     }
 
     #[test]
