@@ -105,6 +105,7 @@ impl Batch {
     }
 
     /// The keys and values of all operations as they lie in memory, one behind the other.
+    #[cfg(feature = "fjall")]
     pub(crate) fn buffer(&self) -> &[u8] {
         &self.bytes
     }

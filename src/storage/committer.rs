@@ -13,6 +13,7 @@
 //! **Invariant: after a failed write or sync nothing is acknowledged any more.** What the disk holds is then unknown
 //! and a second sync proves nothing, so the store stays poisoned until it is opened anew.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
@@ -144,6 +145,11 @@ impl Committer {
         self.failure.get()
     }
 
+    /// Closes the queue; gives where a failure of what is still in it will show.
+    pub(crate) fn close(self) -> Arc<OnceLock<Error>> {
+        self.failure
+    }
+
     fn check(&self) -> Result<()> {
         self.failure.get().map_or(Ok(()), |failure| Err(failure.clone()))
     }
@@ -204,7 +210,12 @@ impl Worker {
         // A commit that did not fit into the group before waits here.
         let mut next = None;
         while let Some(first) = next.take().or_else(|| requests.blocking_recv()) {
-            next = self.group(first, &mut requests);
+            // A panic in an engine must not leave callers behind who wait for ever, nor a store that looks healthy.
+            next = catch_unwind(AssertUnwindSafe(|| self.group(first, &mut requests))).unwrap_or_else(|_| {
+                let failure = self.fail(Error::Failed("the committer panicked".into()));
+                self.answer(&Err(failure));
+                None
+            });
         }
         if let Some(watermark) = &self.watermark
             && let Err(error) = watermark.sync()

@@ -48,7 +48,7 @@ impl Directory {
 
     /// Where the watermark lies.
     pub(crate) fn watermark(&self) -> PathBuf {
-        self.path.join("watermark")
+        watermark(&self.path)
     }
 
     /// Where the files of an engine lie.
@@ -58,32 +58,43 @@ impl Directory {
 
     /// Refuses a directory that holds something else: another engine's store, or files of somebody else.
     pub(crate) fn holds_only(&self, engine: &str) -> Result<()> {
-        let refuse = |reason| {
-            Err(Error::NotAStore {
-                path: self.path.clone(),
-                reason,
-            })
-        };
-        for file in std::fs::read_dir(&self.path).map_err(Error::io("list", &self.path))? {
-            let name = file.map_err(Error::io("list", &self.path))?.file_name();
-            match name.to_str() {
-                Some("lock" | "watermark" | "watermark.new") => {}
-                Some(name) if name == engine => {}
-                Some(other @ ("fjall" | "sled")) => {
-                    let path = self.path.display();
-                    return refuse(format!("it holds a {other} store; open it as `{other}:{path}`"));
-                }
-                _ if self.watermark().exists() => {}
-                _ => return refuse(format!("it is not empty: {}", name.to_string_lossy())),
-            }
-        }
-        Ok(())
+        holds_only(&self.path, engine)
     }
 
     /// Takes the rights of everyone else away from all files and directories of the store.
     pub(crate) fn make_private(&self) -> Result<()> {
         make_private(&self.path)
     }
+}
+
+/// Where the watermark of the store in a directory lies.
+pub(crate) fn watermark(directory: &Path) -> PathBuf {
+    directory.join("watermark")
+}
+
+/// Refuses a directory that holds something else: another engine's store, or files of somebody else. Changes nothing,
+/// so it can be asked before the lock is taken.
+pub(crate) fn holds_only(path: &Path, engine: &str) -> Result<()> {
+    let refuse = |reason| {
+        Err(Error::NotAStore {
+            path: path.to_owned(),
+            reason,
+        })
+    };
+    for file in std::fs::read_dir(path).map_err(Error::io("list", path))? {
+        let name = file.map_err(Error::io("list", path))?.file_name();
+        match name.to_str() {
+            Some("lock" | "watermark" | "watermark.new") => {}
+            Some(name) if name == engine => {}
+            Some(other @ ("fjall" | "sled")) => {
+                let path = path.display();
+                return refuse(format!("it holds a {other} store; open it as `{other}:{path}`"));
+            }
+            _ if watermark(path).exists() => {}
+            _ => return refuse(format!("it is not empty: {}", name.to_string_lossy())),
+        }
+    }
+    Ok(())
 }
 
 /// Makes a file, or the names in a directory, durable.
@@ -108,16 +119,25 @@ pub(crate) fn sync_tree(path: &Path) -> Result<()> {
     path.parent().map_or(Ok(()), sync)
 }
 
-/// Makes a directory with all that is above it, durably.
+/// Makes a directory with all that is above it, durably: the name of each one that was missing is synced, or a power
+/// cut could take the whole store away and leave no watermark to tell.
 pub(crate) fn make(path: &Path) -> Result<()> {
+    let missing: Vec<_> = path.ancestors().take_while(|above| !above.exists()).collect();
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)
         .map_err(Error::io("create", path))?;
-    path.parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .map_or(Ok(()), sync)
+    let parents = missing.iter().filter_map(|made| made.parent());
+    parents
+        .map(|parent| {
+            if parent.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                parent
+            }
+        })
+        .try_for_each(sync)
 }
 
 fn take_lock(directory: &Path) -> Result<File> {

@@ -18,8 +18,8 @@
 //! form of a prefix is a prefix of the packed form, and an id is a complete element that ends where it ends: no id
 //! can reach into the space of another.
 //!
-//! Only keys that were packed here are unpacked, and only after a length check: the tuple format allows nesting that
-//! would overflow the stack.
+//! Only keys that were packed here are unpacked, and only after a check of length and nesting: the tuple format allows
+//! nesting that would overflow the stack.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ use foundationdb_tuple::{Element, TupleDepth, TuplePack, VersionstampOffset, pac
 
 use crate::clock::Millis;
 use crate::ids::Shard;
-use crate::limits::{KEY_BYTES_MAX, LOCATION_DEPTH_MAX};
+use crate::limits::KEY_BYTES_MAX;
 use crate::location::{Location, Segment};
 
 const POSITION: u16 = 0;
@@ -296,17 +296,52 @@ fn elements(bytes: &[u8]) -> Result<Vec<Element<'_>>, InvalidKey> {
     if bytes.len() > KEY_BYTES_MAX {
         return Err(InvalidKey(format!("{} bytes are too long", bytes.len())));
     }
-    // 0x05 opens a nested tuple. It may also be a byte of text or of a number, so this bound is generous; it is
-    // there to keep the recursion of the unpacking far away from the end of the stack.
-    let opens = bytes.iter().filter(|byte| **byte == 0x05).count();
-    if opens > NESTING_BYTES_MAX {
-        return Err(InvalidKey("too deeply nested".into()));
-    }
+    check_nesting(bytes)?;
     unpack::<Vec<Element<'_>>>(bytes).map_err(|error| InvalidKey(error.to_string()))
 }
 
-/// Bytes 0x05 that a key may hold: one for each iteration of a location, and those inside ids and numbers.
-const NESTING_BYTES_MAX: usize = LOCATION_DEPTH_MAX * 9;
+/// Refuses elements that no key has, and tuples inside of tuples inside of the key: the unpacking recurses into each,
+/// and a few hundred of them are more than the stack of a thread holds. Counting the opening bytes would not do,
+/// because they are also bytes of numbers.
+fn check_nesting(bytes: &[u8]) -> Result<(), InvalidKey> {
+    const CLOSE: u8 = 0x00;
+    const TEXT: u8 = 0x02;
+    const OPEN: u8 = 0x05;
+    const ZERO: u8 = 0x14;
+    const LONGEST: u8 = ZERO + 8;
+    let (mut nested, mut rest) = (false, bytes);
+    while let [code, after @ ..] = rest {
+        let skipped = match *code {
+            TEXT => text_bytes(after),
+            OPEN if !nested => {
+                nested = true;
+                0
+            }
+            CLOSE if nested => {
+                nested = false;
+                0
+            }
+            number @ ZERO..=LONGEST => usize::from(number - ZERO),
+            OPEN => return Err(InvalidKey("too deeply nested".into())),
+            other => return Err(InvalidKey(format!("no key has an element of type {other:02x}"))),
+        };
+        rest = after.get(skipped..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Bytes up to the end of a text, the end included: a 00 that is not escaped.
+fn text_bytes(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while at < bytes.len() {
+        match (bytes[at], bytes.get(at + 1)) {
+            (0x00, Some(0xff)) => at += 2,
+            (0x00, _) => return at + 1,
+            _ => at += 1,
+        }
+    }
+    at
+}
 
 fn in_shard(shard: Shard, family: i64, rest: &[Element<'_>]) -> Result<Key<'static>, InvalidKey> {
     let family = u16::try_from(family).map_err(|_| InvalidKey(format!("unknown family {family}")))?;

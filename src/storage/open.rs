@@ -170,6 +170,13 @@ impl OpenOptions {
     }
 
     fn prepare_directory(&self, path: &Path, name: &str, open: OpenEngine) -> Result<Parts> {
+        // The lock writes, so what must be left as it is, to the byte, is refused before; and once more behind it.
+        if path.is_dir() {
+            directory::holds_only(path, name)?;
+            if let Found::Marks { format, .. } = Watermark::read(&directory::watermark(path))? {
+                self.knows(format)?;
+            }
+        }
         let directory = Directory::lock(path)?;
         directory.holds_only(name)?;
         let marks = self.marks(&directory, name)?;
@@ -223,6 +230,11 @@ impl OpenOptions {
         let stored: Option<StoreHeader> = read(&*engine, Shard(0), &Key::Store)?;
         if let Some(header) = &stored {
             self.accepts(header)?;
+        }
+        if stored.is_none() && stored_position(&*engine, Shard(0))?.sequence > 0 {
+            return Err(Error::Corrupt(
+                "there are commits but no store header, which is the first of them; restore it from a backup".into(),
+            ));
         }
         let shards = stored.as_ref().map_or(self.shards, |header| header.shards);
         let losses = match watermark {
@@ -315,22 +327,33 @@ impl OpenOptions {
     }
 }
 
-/// Opens an engine. One that does not open, and whose making was cut short, is made anew: the watermark at zero says
-/// that nothing in it was ever acknowledged.
+/// Opens an engine. One whose making was cut short is made anew, unless it got as far as its header: the watermark at
+/// zero says that nothing in it was ever acknowledged. It may well open, and still be a half that is no ground to
+/// build on.
 fn open_or_begin_again(path: &Path, marks: Option<&[Mark]>, open: OpenEngine) -> Result<Arc<dyn Engine>> {
-    match open(path) {
-        Err(error) if !began(marks) && path.exists() => {
-            tracing::warn!(%error, "the making of the store was cut short; it is made anew");
-            std::fs::remove_dir_all(path).map_err(Error::io("remove", path))?;
-            Ok(open(path)?)
-        }
-        opened => Ok(opened?),
+    if began(marks) || !path.exists() {
+        return Ok(open(path)?);
     }
+    let reason = match open(path) {
+        Ok(engine) => match header(&*engine) {
+            Ok(_) => return Ok(engine),
+            Err(error) => error,
+        },
+        Err(error) => error.into(),
+    };
+    tracing::warn!(error = %reason, "the making of the store was cut short; it is made anew");
+    std::fs::remove_dir_all(path).map_err(Error::io("remove", path))?;
+    Ok(open(path)?)
 }
 
 /// Whether the store was ever open. An unreadable watermark can't tell, so the answer is the careful one.
 fn began(marks: Option<&[Mark]>) -> bool {
     marks.is_none_or(|marks| marks.iter().any(|mark| mark.position.sequence > 0))
+}
+
+/// The header of a store that was opened.
+fn header(engine: &dyn Engine) -> Result<StoreHeader> {
+    read(engine, Shard(0), &Key::Store)?.ok_or_else(|| Error::Corrupt("the store header is missing".into()))
 }
 
 pub(crate) fn stored_position(engine: &dyn Engine, shard: Shard) -> Result<Position> {

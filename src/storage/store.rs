@@ -171,6 +171,11 @@ impl Store {
         &self.inner.codecs
     }
 
+    /// What the store says of itself: its format, its shards, and the losses that were accepted.
+    pub fn header(&self) -> &StoreHeader {
+        &self.inner.header
+    }
+
     /// Whether the store works.
     pub fn health(&self) -> Health {
         self.inner
@@ -182,8 +187,8 @@ impl Store {
             .map_or(Health::Good, Health::Failed)
     }
 
-    /// Makes everything that was handed over durable, and gives the store up. Other clones of it fail from now on
-    /// only if they are used after the last of them was dropped, so close the last one.
+    /// Makes everything that was handed over durable, gives the store up, and tells whether it had failed. A store
+    /// that has other clones stays open for them: the last one closes it.
     pub fn close(self) -> Result<()> {
         match Arc::try_unwrap(self.inner) {
             Ok(mut inner) => {
@@ -200,11 +205,6 @@ impl Store {
 
     pub(crate) fn shard_count(&self) -> u16 {
         u16::try_from(self.inner.leases.len()).expect("there are at most SHARDS_MAX shards")
-    }
-
-    /// What the store says of itself, as it was when it was opened.
-    pub(crate) fn header(&self) -> &StoreHeader {
-        &self.inner.header
     }
 
     /// The highest epoch that a message of this store may have been accepted under.
@@ -263,13 +263,14 @@ impl CommitterThread {
 
     /// Closes the queue, waits until it is empty, and tells whether the store had failed.
     fn finish(&mut self) -> Result<()> {
-        let failure = self.handle.take().and_then(|handle| handle.failure().cloned());
+        let failure = self.handle.take().map(Committer::close);
         if let Some(thread) = self.thread.take() {
             thread
                 .join()
                 .map_err(|_| Error::Failed("the committer panicked".into()))?;
         }
-        failure.map_or(Ok(()), Err)
+        // Asked only now: what was still in the queue may have failed.
+        failure.and_then(|failure| failure.get().cloned()).map_or(Ok(()), Err)
     }
 }
 

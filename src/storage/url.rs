@@ -2,6 +2,7 @@
 //!
 //! `./data` and `fjall:./data` are fjall, `sled:./data` is sled, `memory:` lives as long as the process.
 
+#[cfg(any(feature = "fjall", feature = "sled"))]
 use std::path::PathBuf;
 use std::str::FromStr;
 

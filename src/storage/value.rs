@@ -27,8 +27,15 @@ pub trait Record: Serialize + DeserializeOwned {
     const TYPE: u8;
     /// What the record is called in messages.
     const NAME: &'static str;
-    /// The version that is written today. An older one is upgraded by hand where it is read.
+    /// The version that is written today.
     const VERSION: u8 = 1;
+
+    /// Reads a record of an older version. A record whose version grows says here what became of the fields.
+    fn upgrade(version: u8, _record: &[u8]) -> Result<Self, DecodeError> {
+        Err(DecodeError::Malformed(format!(
+            "there never was a schema version {version}"
+        )))
+    }
 }
 
 /// Why a value could not be read.
@@ -124,6 +131,9 @@ pub fn decode<R: Record>(key: &[u8], value: &[u8]) -> Result<R, DecodeError> {
             found: envelope.version,
             known: R::VERSION,
         });
+    }
+    if envelope.version < R::VERSION {
+        return R::upgrade(envelope.version, envelope.record);
     }
     let mut rest = envelope.record;
     let record = serde_bare::from_reader(&mut rest).map_err(|error| DecodeError::Malformed(error.to_string()))?;
@@ -304,6 +314,27 @@ mod tests {
             decode::<Sample>(b"key", &[]),
             Err(DecodeError::Truncated { expected: 14, found: 0 })
         );
+    }
+
+    #[test]
+    fn an_older_version_is_upgraded_or_refused() {
+        #[derive(Debug, PartialEq, Serialize, Deserialize)]
+        struct Grown(u16, String, bool);
+        impl Record for Grown {
+            const TYPE: u8 = 200;
+            const NAME: &'static str = "sample";
+            const VERSION: u8 = 2;
+
+            fn upgrade(_: u8, record: &[u8]) -> Result<Self, DecodeError> {
+                let Sample(number, text) =
+                    serde_bare::from_slice(record).map_err(|error| DecodeError::Malformed(error.to_string()))?;
+                Ok(Self(number, text, true))
+            }
+        }
+        let old = encode(b"key", &sample());
+        assert_eq!(decode::<Grown>(b"key", &old), Ok(Grown(7, "seven".into(), true)));
+        let without_a_way = decode::<Newer>(b"key", &old);
+        assert!(without_a_way.is_err_and(|error| error.code() == "ES0228"));
     }
 
     #[test]

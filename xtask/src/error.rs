@@ -1,6 +1,7 @@
 //! What can go wrong in a command, told so that the reader knows what to do.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 pub(crate) type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -28,6 +29,12 @@ pub(crate) enum Error {
 
     #[error("could not read the output of `cargo metadata`: {0}")]
     Metadata(#[from] serde_json::Error),
+
+    #[error("could not create {}: {source}", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+
+    #[error("`rustc -vV` does not say which host it runs on")]
+    NoHost,
 
     #[error("no bench is named `{name}`; there are: {known}")]
     UnknownBench { name: String, known: String },

@@ -14,6 +14,7 @@ mod bench;
 mod check;
 mod crash;
 mod error;
+mod fuzz;
 mod metadata;
 mod shell;
 mod sim;
@@ -47,6 +48,8 @@ enum Command {
     Crash(crash::Options),
     /// Random decisions and faults from a seed, against a simple model
     Sim(sim::Options),
+    /// Arbitrary bytes for everything that reads the disk: all targets, or the named one
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> ExitCode {
@@ -67,5 +70,6 @@ fn dispatch(command: &Command) -> Result {
         Command::Bench(options) => bench::run(options),
         Command::Crash(options) => crash::run(options),
         Command::Sim(options) => sim::run(options),
+        Command::Fuzz(options) => fuzz::run(options),
     }
 }

@@ -5,6 +5,7 @@ use clap::Args;
 
 use crate::crash;
 use crate::error::Result;
+use crate::fuzz;
 use crate::shell;
 use crate::stages::{self, Stage};
 use crate::tools;
@@ -19,6 +20,7 @@ pub(crate) fn run(_options: &Options) -> Result {
         Stage::new("tests", "unit and integration tests of every crate", tests),
         Stage::new("doctests", "the examples in the documentation", doctests),
         Stage::new("crash", "kills and power cuts, a few of each", crash::few),
+        Stage::new("fuzz", "a minute of arbitrary bytes", || fuzz::every_target(30)),
     ])
 }
 

@@ -64,6 +64,17 @@ fn install_packages(program: &Program) -> Result {
     )
 }
 
+/// Makes sure that there is a C++ compiler, for libFuzzer.
+pub(crate) fn install_cplusplus() -> Result {
+    if has("c++") {
+        return Ok(());
+    }
+    install_packages(&Program {
+        name: "c++",
+        packages: &["g++"],
+    })
+}
+
 /// Makes sure that `cargo deny` is there.
 pub(crate) fn install_deny() -> Result {
     if has_subcommand("deny") {

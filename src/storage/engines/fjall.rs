@@ -4,13 +4,15 @@
 //! then shows to readers; a snapshot is fjall's own.
 
 mod journal;
+mod manifest;
+mod numbers;
 mod shared;
 
 use std::fmt::Display;
 use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fjall::compaction::Leveled;
@@ -42,8 +44,12 @@ const FRESH_TABLES: u8 = 8;
 /// another one merges, it takes waiting merges out of the queue and puts them back, and burns a core doing so.
 const WORKERS: usize = 1;
 
+/// Bytes that a disk has to take to count as not full. Where a whole table did not fit, this may still do.
+const ROOM_BYTES: usize = 16 * 1024 * 1024;
+
 /// A fjall database in a directory of its own.
 pub struct Fjall {
+    directory: PathBuf,
     database: Database,
     rows: Keyspace,
     fence: Mutex<Fence>,
@@ -53,6 +59,8 @@ impl Fjall {
     /// Opens the database in `directory`, or makes a new one.
     pub fn open(directory: &Path) -> Result<Self, ReadError> {
         let sealed = SealedJournals::look(directory).map_err(ReadError::Unavailable)?;
+        numbers::check(&journal::all(directory).map_err(ReadError::Unavailable)?)?;
+        manifest::check(directory)?;
         // fjall asserts what it expects of its files; damaged ones must not take the process down.
         let opened = catch_unwind(AssertUnwindSafe(|| open(directory)));
         let (database, rows) = match opened {
@@ -66,6 +74,7 @@ impl Fjall {
         };
         sealed.check()?;
         Ok(Self {
+            directory: directory.to_owned(),
             database,
             rows,
             fence: Mutex::default(),
@@ -106,7 +115,19 @@ impl Fjall {
             }
         }
         batch.insert(&self.rows, row.key, row.value);
-        batch.commit().map_err(commit_error)
+        batch.commit().map_err(|error| self.commit_error(error))
+    }
+
+    /// When a thread of fjall's own fails, every commit after it learns only that something did. Most often it is the
+    /// disk that was full when a table was to be written, and that can be seen.
+    fn commit_error(&self, error: fjall::Error) -> CommitError {
+        match error {
+            fjall::Error::Poisoned => match try_for_room(&self.directory) {
+                Err(full) if full.kind() == io::ErrorKind::StorageFull => CommitError::Unknown(full),
+                _ => commit_error(error),
+            },
+            error => commit_error(error),
+        }
     }
 
     /// Removes what lies in the range: rows of the store, and rows that the group itself has set so far.
@@ -130,6 +151,13 @@ impl Fjall {
         }
         Ok(())
     }
+}
+
+/// Writes something and takes it away again.
+fn try_for_room(directory: &Path) -> io::Result<()> {
+    let path = directory.join("room");
+    let written = std::fs::write(&path, vec![0; ROOM_BYTES]);
+    std::fs::remove_file(&path).and(written)
 }
 
 fn open(directory: &Path) -> Result<(Database, Keyspace), ReadError> {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::LOCATION_DEPTH_MAX;
 
 fn name(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text)
@@ -75,8 +76,25 @@ fn numbers_that_no_key_packs_are_refused() {
 
 #[test]
 fn deep_nesting_is_an_error_and_not_a_stack_overflow() {
+    assert!(Key::unpack(&vec![0x05; 500]).is_err());
+    let history = [0x14, 0x15, 0x01, 0x02, b'a', 0x00, 0x15, 0x02];
+    let deep = [&history[..], &[0x05; 500], &[0x00; 500]].concat();
+    assert_eq!(Key::unpack(&deep), Err(InvalidKey("too deeply nested".into())));
     assert!(Key::unpack(&vec![0x05; 8_000]).is_err());
     assert!(Key::unpack(&vec![0x05; 1 << 20]).is_err());
+}
+
+/// The byte that opens a tuple is also a byte of numbers. The deepest location, with as many of them as its numbers
+/// can hold, is a key all the same.
+#[test]
+fn numbers_full_of_the_nesting_byte_are_not_nesting() {
+    let segment = Segment::Iteration {
+        name: 0x0505_0505,
+        number: 0x0505_0505_0505_0505,
+    };
+    let location = Location::try_from(vec![segment; LOCATION_DEPTH_MAX]).unwrap();
+    let key = Key::Instance(Shard(0x0505), "a".into(), Local::History(Cow::Owned(location)));
+    assert_eq!(Key::unpack(&key.pack()).unwrap(), key);
 }
 
 /// Found by the property below: `00` in a text is packed as `00 ff`, so the packed form of "\0" is a prefix of the

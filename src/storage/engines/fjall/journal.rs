@@ -33,23 +33,7 @@ impl SealedJournals {
     /// Finds and measures the sealed journals of the database in `directory`: all but the one with the highest
     /// number. There are none unless the last process died while it wrote a table.
     pub(super) fn look(directory: &Path) -> io::Result<Self> {
-        let mut journals = Vec::new();
-        let listing = match std::fs::read_dir(directory) {
-            Ok(listing) => listing,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => return Err(error),
-        };
-        for file in listing {
-            let path = file?.path();
-            let number = path
-                .file_stem()
-                .and_then(|stem| stem.to_str())
-                .and_then(|stem| stem.parse::<u64>().ok());
-            if let (Some(number), Some("jnl")) = (number, path.extension().and_then(|it| it.to_str())) {
-                journals.push((number, path));
-            }
-        }
-        journals.sort();
+        let mut journals = all(directory)?;
         journals.pop();
         let measured = journals.into_iter().map(|(_, path)| Sealed::measure(path));
         Ok(Self {
@@ -70,6 +54,28 @@ impl SealedJournals {
         }
         Ok(())
     }
+}
+
+/// The journals of the database in `directory`, in their order.
+pub(super) fn all(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let mut journals = Vec::new();
+    let listing = match std::fs::read_dir(directory) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(journals),
+        Err(error) => return Err(error),
+    };
+    for file in listing {
+        let path = file?.path();
+        let number = path
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .and_then(|stem| stem.parse::<u64>().ok());
+        if let (Some(number), Some("jnl")) = (number, path.extension().and_then(|it| it.to_str())) {
+            journals.push((number, path));
+        }
+    }
+    journals.sort();
+    Ok(journals)
 }
 
 impl Sealed {

@@ -1,0 +1,120 @@
+//! The commands that work on a store: verify, export, import, backup, accept-loss.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use everstep::InstanceId;
+use everstep::storage::OpenOptions;
+
+use super::Outcome;
+
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The store: `./data`, `fjall:./data` or `sled:./data`
+    store: String,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// Write the listing index anew from what the instances say
+    #[arg(long)]
+    repair: bool,
+}
+
+impl Verify {
+    pub(crate) fn run(&self) -> Outcome {
+        let report = if self.repair {
+            let store = OpenOptions::new().open(&self.store)?;
+            store.rebuild_index()?;
+            store.verify()?
+        } else {
+            OpenOptions::new().verify(&self.store)?
+        };
+        if self.json {
+            println!("{}", serde_json::to_string(&report)?);
+        } else {
+            println!("{report}");
+        }
+        if report.is_clean() {
+            Ok(())
+        } else {
+            Err("the store has findings".into())
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The store
+    store: String,
+    /// Only this instance
+    #[arg(long)]
+    instance: Option<InstanceId>,
+    /// The file to write (standard output if left out)
+    #[arg(long, short)]
+    out: Option<PathBuf>,
+}
+
+impl Export {
+    pub(crate) fn run(&self) -> Outcome {
+        let store = OpenOptions::new().open(&self.store)?;
+        let mut out: Box<dyn Write> = match &self.out {
+            Some(path) => Box::new(BufWriter::new(File::create_new(path)?)),
+            None => Box::new(std::io::stdout().lock()),
+        };
+        match &self.instance {
+            Some(instance) => store.export_instance(instance, &mut out)?,
+            None => store.export(&mut out)?,
+        };
+        Ok(out.flush()?)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The store to make; it must not hold anything yet
+    store: String,
+    /// The file that `export` wrote
+    file: PathBuf,
+}
+
+impl Import {
+    pub(crate) fn run(&self) -> Outcome {
+        let mut file = BufReader::new(File::open(&self.file)?);
+        let (store, imported) = OpenOptions::new().import(&self.store, &mut file)?;
+        store.close()?;
+        println!("imported {} instances, {} rows", imported.instances, imported.rows);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Backup {
+    /// The store to copy
+    store: String,
+    /// The store to make
+    target: String,
+}
+
+impl Backup {
+    pub(crate) fn run(&self) -> Outcome {
+        let copied = OpenOptions::new().open(&self.store)?.backup(&self.target)?;
+        println!("copied {} rows, {} bytes", copied.rows, copied.bytes);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AcceptLoss {
+    /// The store
+    store: String,
+}
+
+impl AcceptLoss {
+    pub(crate) fn run(&self) -> Outcome {
+        OpenOptions::new().accept_loss(true).open(&self.store)?.close()?;
+        println!("{} opens again; what was lost is written into its header", self.store);
+        Ok(())
+    }
+}

@@ -1,0 +1,492 @@
+//! The promise: damage to the files of a store is found (FAULTS 8 and 9). Either the store does not open and says why,
+//! or what it reads back is what was written, or a row that can't be trusted is an error; never a silent difference,
+//! never a panic, never a hang.
+//!
+//! One thing can't be found by any store alone: a whole older copy of the directory, watermark included, is a store
+//! that was fine when it was copied.
+#![cfg(all(feature = "fjall", feature = "sled"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a test says what it expects by unwrapping it, and starts a thread for what might hang"
+)]
+
+mod kit;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use everstep::Shard;
+use everstep::storage::engine::Snapshot;
+use everstep::storage::{Error, OpenOptions, value};
+use kit::{Chance, Rows};
+
+const SEED: u64 = 0x5eed_da7a;
+
+/// For a longer run: how many bytes of each file are flipped, one after the other.
+const FLIPS: &str = "EVERSTEP_TEST_FLIPS";
+
+/// How long a damaged store may think before it counts as hanging. It takes well below a second.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A closed store, in memory, to be put down again as often as need be, each time with other damage.
+struct Template {
+    engine: &'static str,
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    rows: Rows,
+}
+
+impl Template {
+    /// A store with some hundred commits over several openings, large values among them.
+    fn make(engine: &'static str) -> Self {
+        Self::with(engine, 0)
+    }
+
+    /// The same, with so many megabytes more in the second opening.
+    fn with(engine: &'static str, megabytes: u64) -> Self {
+        let directory = kit::scratch();
+        let path = directory.path().join("store");
+        let mut chance = Chance::new(SEED);
+        let mut rows = Rows::new();
+        let mut revision = 1;
+        for session in 0..4 {
+            let store = kit::open(engine, &path);
+            let namespaces: Vec<_> = (0..8)
+                .map(|number| store.namespace(&kit::instance(&format!("i{number}"))))
+                .collect();
+            for namespace in namespaces.iter().filter(|_| session == 0) {
+                kit::commit(&store, kit::start(namespace)).unwrap();
+            }
+            for _ in 0..8 {
+                revision += 1;
+                for namespace in &namespaces {
+                    let length = match chance.below(24) {
+                        0 => 150_000,
+                        1..4 => 5_000,
+                        _ => 20 + chance.below(400) as usize,
+                    };
+                    kit::commit(&store, kit::step(namespace, revision, chance.bytes(length))).unwrap();
+                    let id = format!("m{revision}");
+                    kit::commit(&store, kit::deliver(namespace, revision, &id)).unwrap();
+                }
+            }
+            for number in (0..megabytes).filter(|_| session == 1) {
+                let namespace = store.namespace(&kit::instance(&format!("large{number}")));
+                kit::commit(&store, kit::start(&namespace)).unwrap();
+                let content = vec![number as u8; 1_000_000];
+                kit::commit(&store, kit::step(&namespace, 2, content)).unwrap();
+            }
+            rows = kit::rows(&store).unwrap();
+            store.close().unwrap();
+            if engine == "fjall" {
+                arrange_fjall(&path.join(engine), session);
+            }
+        }
+        Self {
+            engine,
+            files: kit::files(&path),
+            rows,
+        }
+    }
+
+    fn put_down(&self, path: &Path) {
+        put_down(&self.files, path);
+    }
+
+    /// Opens what is at `path` and reads everything, each row in two ways.
+    fn look(&self, path: &Path) -> Outcome {
+        let store = match kit::try_open(self.engine, path) {
+            Ok(store) => store,
+            Err(error) => return Outcome::Refused(error),
+        };
+        let mut broken = 0;
+        let mut silent = Vec::new();
+        let snapshot = store.snapshot(Shard(0)).unwrap();
+        for (key, written) in &self.rows {
+            match get(&*snapshot, key) {
+                Err(_) => broken += 1,
+                Ok(Some(found)) if found == *written => {}
+                Ok(found) => silent.push(format!(
+                    "{key:02x?} reads as {:?} bytes",
+                    found.map(|found| found.len())
+                )),
+            }
+        }
+        match kit::rows(&store) {
+            Err(_) => broken += 1,
+            Ok(rows) => {
+                let untold = rows
+                    .iter()
+                    .filter(|(key, found)| self.rows.get(*key) != Some(*found) && value::open(key, found).is_ok());
+                silent.extend(untold.map(|(key, _)| format!("{key:02x?} is listed differently")));
+                let lost = self.rows.keys().filter(|key| !rows.contains_key(*key));
+                silent.extend(lost.map(|key| format!("{key:02x?} is not listed")));
+            }
+        }
+        drop(snapshot);
+        // Whether it can be closed well is not the question here; that closing ends is.
+        drop(store.close());
+        if !silent.is_empty() {
+            Outcome::Silent(silent)
+        } else if broken > 0 {
+            Outcome::Broken
+        } else {
+            Outcome::Whole
+        }
+    }
+}
+
+/// Brings fjall's files into the state of a larger store that was killed while it wrote a table: the first two
+/// sessions lie in tables, what followed half in a sealed journal and half in the active one.
+fn arrange_fjall(path: &Path, session: usize) {
+    match session {
+        0 | 1 => {
+            let database = fjall::Database::builder(path).open().unwrap();
+            let rows = database
+                .keyspace("rows", fjall::KeyspaceCreateOptions::default)
+                .unwrap();
+            rows.rotate_memtable_and_wait().unwrap();
+        }
+        2 => {}
+        _ => {
+            let files = kit::files(path);
+            let mut journals = files.iter().filter(|(name, _)| is_journal(name));
+            let (name, bytes) = journals.next_back().unwrap();
+            let number: u64 = name.file_stem().unwrap().to_str().unwrap().parse().unwrap();
+            let starts = batches(bytes);
+            // The first half is what the tables hold already.
+            let middle = starts[starts.len() * 3 / 4];
+            fs::write(path.join(name), &bytes[..middle]).unwrap();
+            fs::write(path.join(format!("{}.jnl", number + 1)), &bytes[middle..]).unwrap();
+        }
+    }
+}
+
+fn is_journal(name: &Path) -> bool {
+    name.extension().is_some_and(|extension| extension == "jnl")
+}
+
+/// Where the batches of a journal begin, but for the first: each ends with a mark, and the next begins with its tag.
+fn batches(journal: &[u8]) -> Vec<usize> {
+    let ends = journal
+        .windows(5)
+        .enumerate()
+        .filter(|(_, window)| window == b"FJL\x03\x01");
+    ends.map(|(at, _)| at + 4).collect()
+}
+
+/// Reads one row; a value that does not pass its envelope is an error, as it is for everyone who decodes it.
+fn get(snapshot: &dyn Snapshot, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let found = snapshot.get(key).map_err(|error| error.to_string())?;
+    if let Some(found) = &found {
+        value::open(key, found).map_err(|error| error.to_string())?;
+    }
+    Ok(found)
+}
+
+fn put_down(files: &BTreeMap<PathBuf, Vec<u8>>, path: &Path) {
+    for (name, bytes) in files {
+        let path = path.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // The engines allocate far more than they write; holes are not worth the time.
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
+        for (at, part) in bytes.chunks(HOLE.len()).enumerate() {
+            // By slices: comparing byte by byte would be most of the test's time.
+            if part != &HOLE[..part.len()] {
+                file.write_all_at(part, (at * HOLE.len()) as u64).unwrap();
+            }
+        }
+    }
+}
+
+/// What was allocated and never written.
+static HOLE: [u8; 64 * 1024] = [0; 64 * 1024];
+
+fn flip(path: &Path, at: usize, bit: u8) {
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at as u64).unwrap();
+    file.write_all_at(&[byte[0] ^ bit], at as u64).unwrap();
+}
+
+#[derive(Debug)]
+enum Outcome {
+    Refused(Error),
+    Whole,
+    Broken,
+    Silent(Vec<String>),
+}
+
+/// What is done to a copy, and how it is called.
+type Damage = (String, Box<dyn Fn(&Path) + Send>);
+
+/// Puts every damage on a fresh copy, and counts what came of it.
+fn try_all(template: Template, damages: Vec<Damage>) {
+    println!("seed {SEED:#x}, {} cases on {}", damages.len(), template.engine);
+    let (sender, outcomes) = mpsc::channel();
+    let cases: Vec<_> = damages.iter().map(|(name, _)| name.clone()).collect();
+    let worker = std::thread::spawn(move || {
+        for (_, damage) in damages {
+            let directory = kit::scratch();
+            template.put_down(directory.path());
+            damage(directory.path());
+            if sender.send(template.look(directory.path())).is_err() {
+                return;
+            }
+        }
+    });
+    let mut counts = [0; 3];
+    let mut silent = Vec::new();
+    for case in cases {
+        match outcomes.recv_timeout(PATIENCE) {
+            Ok(Outcome::Whole) => counts[0] += 1,
+            Ok(Outcome::Broken) => counts[1] += 1,
+            Ok(Outcome::Refused(error)) => {
+                assert!(error.code().starts_with("ES02"), "{case}: {error}");
+                counts[2] += 1;
+            }
+            Ok(Outcome::Silent(what)) => silent.push(format!("{case}: {} rows, {}", what.len(), what[0])),
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("{case}: still not done after {PATIENCE:?}"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => panic!("{case}: panicked"),
+        }
+    }
+    worker.join().unwrap();
+    println!("whole {}, broken rows {}, refused {}", counts[0], counts[1], counts[2]);
+    assert!(silent.is_empty(), "silent: {silent:#?}");
+    assert!(counts[2] > 0, "not one damage was noticed, which no store can do");
+}
+
+/// FAULTS 8.
+fn one_flipped_byte(engine: &'static str, flips_per_file: u64) {
+    let template = Template::make(engine);
+    let flips_per_file = std::env::var(FLIPS).map_or(flips_per_file, |flips| flips.parse().unwrap());
+    let mut chance = Chance::new(SEED);
+    let mut damages: Vec<Damage> = Vec::new();
+    for (name, bytes) in template.files.iter().filter(|(name, _)| *name != Path::new("lock")) {
+        // What was never written can't be damaged in a way that anyone could miss.
+        let written: Vec<_> = bytes
+            .chunks(4096)
+            .enumerate()
+            .filter(|(_, page)| page.iter().any(|byte| *byte != 0))
+            .flat_map(|(page, bytes)| (page * 4096)..(page * 4096 + bytes.len()))
+            .collect();
+        let flips = flips_per_file.min(written.len() as u64);
+        for number in 0..flips {
+            let (from, to) = (
+                number * written.len() as u64 / flips,
+                (number + 1) * written.len() as u64 / flips,
+            );
+            let at = written[(from + chance.below((to - from).max(1))) as usize];
+            let bit = 1 << chance.below(8);
+            let file = name.clone();
+            let flip = move |path: &Path| flip(&path.join(&file), at, bit);
+            damages.push((format!("{} byte {at} bit {bit:#x}", name.display()), Box::new(flip)));
+        }
+    }
+    try_all(template, damages);
+}
+
+#[test]
+fn one_flipped_byte_in_fjall() {
+    one_flipped_byte("fjall", 16);
+}
+
+#[test]
+fn one_flipped_byte_in_sled() {
+    one_flipped_byte("sled", 32);
+}
+
+/// FAULTS 8: a log of several segments, damaged where segments begin and anywhere. What is behind the damage, in later
+/// segments, is whole, and must not hide it.
+#[test]
+fn a_flipped_byte_in_a_segment_of_sled() {
+    const SEGMENT_BYTES: usize = 16 << 20;
+    let template = Template::with("sled", 32);
+    let log = Path::new("sled/tree/db");
+    let bytes = template.files[log].len();
+    assert!(bytes > 2 * SEGMENT_BYTES, "{bytes} bytes are too few");
+    let mut chance = Chance::new(SEED);
+    let heads = (0..bytes / SEGMENT_BYTES).flat_map(|segment| (0..24).step_by(9).map(move |at| (segment, at)));
+    let heads: Vec<_> = heads.map(|(segment, at)| segment * SEGMENT_BYTES + at).collect();
+    let anywhere = (0..6).map(|_| chance.below(bytes as u64) as usize);
+    let damages = heads.into_iter().chain(anywhere).map(|at| {
+        let flip = move |path: &Path| flip(&path.join(log), at, 1 << (at % 8));
+        (format!("byte {at}"), Box::new(flip) as _)
+    });
+    let damages = damages.collect();
+    try_all(template, damages);
+}
+
+/// FAULTS 8: fjall has no checksum over the frame of a batch in its journal: where it begins and ends, which decides
+/// whether what follows is read at all, and its number, which says what is newer than what.
+#[test]
+fn a_flipped_frame_of_a_batch_in_fjall() {
+    let template = Template::make("fjall");
+    let mut damages: Vec<Damage> = Vec::new();
+    for (name, bytes) in template.files.iter().filter(|(name, _)| is_journal(name)) {
+        for (number, start) in batches(bytes).into_iter().enumerate().step_by(4) {
+            // The mark of the batch before, the tag, or the number behind the tag and the length.
+            let at = start - 1 + [0, 1, 6, 6][number / 4 % 4];
+            let (file, bit) = (name.clone(), 1_u8 << (number / 4 % 8));
+            let flip = move |path: &Path| flip(&path.join(&file), at, bit);
+            damages.push((format!("{} byte {at} bit {bit:#x}", name.display()), Box::new(flip)));
+        }
+    }
+    assert!(damages.len() > 20, "batches were not found");
+    try_all(template, damages);
+}
+
+/// FAULTS 8: fjall writes a checksum over its list of tables, and does not look at it.
+#[test]
+fn a_flipped_byte_in_a_list_of_tables_of_fjall() {
+    let template = Template::make("fjall");
+    let mut damages: Vec<Damage> = Vec::new();
+    let keyspace = |name: &&PathBuf| name.parent() == Some(Path::new("fjall/keyspaces/1"));
+    for name in template.files.keys().filter(keyspace) {
+        for at in 0..template.files[name].len().min(80) {
+            let (file, bit) = (name.clone(), 2_u8);
+            let flip = move |path: &Path| flip(&path.join(&file), at, bit);
+            damages.push((format!("{} byte {at} bit {bit:#x}", name.display()), Box::new(flip)));
+        }
+    }
+    assert!(damages.len() > 20, "lists were not found");
+    try_all(template, damages);
+}
+
+/// FAULTS 9.
+fn a_truncated_file(engine: &'static str) {
+    let template = Template::make(engine);
+    let mut damages: Vec<Damage> = Vec::new();
+    for (name, bytes) in template.files.iter().filter(|(name, _)| *name != Path::new("lock")) {
+        let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        for length in [0, 1, written / 3, written / 2, written.saturating_sub(1)] {
+            let file = name.clone();
+            let cut = move |path: &Path| {
+                let file = fs::File::options().write(true).open(path.join(&file)).unwrap();
+                file.set_len(length as u64).unwrap();
+            };
+            damages.push((format!("{} cut to {length}", name.display()), Box::new(cut)));
+        }
+        // What no journal behind it could tell of: the oldest one gone as a whole looks like one that was removed
+        // because everything in it lies in tables.
+        if name == Path::new("fjall/0.jnl") {
+            continue;
+        }
+        let file = name.clone();
+        let remove = move |path: &Path| fs::remove_file(path.join(&file)).unwrap();
+        damages.push((format!("{} removed", name.display()), Box::new(remove)));
+    }
+    try_all(template, damages);
+}
+
+#[test]
+fn a_truncated_file_in_fjall() {
+    a_truncated_file("fjall");
+}
+
+#[test]
+fn a_truncated_file_in_sled() {
+    a_truncated_file("sled");
+}
+
+/// FAULTS 9: an older copy of the engine's files under the newer watermark.
+fn an_older_copy(engine: &'static str) {
+    let directory = kit::scratch();
+    let path = directory.path().join("store");
+    let store = kit::open(engine, &path);
+    let namespace = store.namespace(&kit::instance("a"));
+    kit::commit(&store, kit::start(&namespace)).unwrap();
+    let older = kit::rows(&store).unwrap();
+    store.close().unwrap();
+    let copy = kit::files(&path.join(engine));
+    let store = kit::open(engine, &path);
+    let last = kit::commit(&store, kit::step(&namespace, 2, vec![2])).unwrap();
+    store.close().unwrap();
+    fs::remove_dir_all(path.join(engine)).unwrap();
+    put_down(&copy, &path.join(engine));
+
+    for _ in 0..2 {
+        match kit::refused(engine, &path) {
+            error @ Error::BehindWatermark { expected, found, .. } => {
+                assert_eq!((expected, found), (last.sequence, last.sequence - 1));
+                assert_eq!(error.code(), "ES0207");
+                let text = error.to_string();
+                assert!(
+                    text.contains(&expected.to_string()) && text.contains(&found.to_string()),
+                    "{text}"
+                );
+                assert!(text.contains("accept the loss"), "{text}");
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    let accepted = OpenOptions::new()
+        .accept_loss(true)
+        .open(&kit::url(engine, &path))
+        .unwrap();
+    let check = |header: everstep::storage::record::StoreHeader| {
+        let losses: Vec<_> = header
+            .accepted_losses
+            .iter()
+            .map(|loss| (loss.shard, loss.expected, loss.found))
+            .collect();
+        assert_eq!(losses, [(0, Some(last.sequence), last.sequence - 1)]);
+        assert!(header.accepted_losses[0].at_ms > 0);
+    };
+    check(accepted.header().clone());
+    accepted.close().unwrap();
+    let again = kit::open(engine, &path);
+    check(again.header().clone());
+    let header = everstep::storage::key::Key::Store.pack();
+    let without = |mut rows: Rows| {
+        rows.remove(&header);
+        rows
+    };
+    assert_eq!(without(kit::rows(&again).unwrap()), without(older));
+    kit::commit(&again, kit::step(&namespace, 2, vec![3])).unwrap();
+    again.close().unwrap();
+}
+
+#[test]
+fn an_older_copy_in_fjall() {
+    an_older_copy("fjall");
+}
+
+#[test]
+fn an_older_copy_in_sled() {
+    an_older_copy("sled");
+}
+
+/// FAULTS 9: the same number of commits, but others.
+fn another_past(engine: &'static str) {
+    let directory = kit::scratch();
+    let path = |name: &str| directory.path().join(name);
+    for (name, content) in [("one", vec![1]), ("two", vec![2])] {
+        let store = kit::open(engine, &path(name));
+        let namespace = store.namespace(&kit::instance("a"));
+        kit::commit(&store, kit::start(&namespace)).unwrap();
+        kit::commit(&store, kit::step(&namespace, 2, content)).unwrap();
+        store.close().unwrap();
+    }
+    fs::copy(path("two").join("watermark"), path("one").join("watermark")).unwrap();
+    let error = kit::refused(engine, &path("one"));
+    assert!(matches!(error, Error::DifferentPast { sequence: 3, .. }), "{error}");
+    assert_eq!(error.code(), "ES0207");
+}
+
+#[test]
+fn another_past_in_fjall() {
+    another_past("fjall");
+}
+
+#[test]
+fn another_past_in_sled() {
+    another_past("sled");
+}

@@ -1,0 +1,119 @@
+//! The examples in `docs/FORMAT.md` are what the code writes.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use everstep::Shard;
+use everstep::location::{Location, Segment};
+use everstep::storage::key::{Arrival, Key, Local, Meta};
+use everstep::storage::record::{AcceptedLoss, Alarm, Failure, Name, State, Status, StoreHeader};
+use everstep::storage::value;
+
+const FORMAT: &str = include_str!("../docs/FORMAT.md");
+
+type Examples = BTreeMap<String, String>;
+
+/// The rows of the table with this title: what is told, and its bytes.
+fn table(title: &str) -> Examples {
+    let rows = FORMAT
+        .lines()
+        .skip_while(|line| !line.starts_with(&format!("| {title} |")));
+    rows.skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let cells: Vec<_> = line.split('`').collect();
+            assert_eq!(cells.len(), 5, "a row has two cells: {line}");
+            (cells[1].to_owned(), cells[3].replace(' ', ""))
+        })
+        .collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn examples<const N: usize>(written: [(&str, Vec<u8>); N]) -> Examples {
+    written
+        .into_iter()
+        .map(|(told, bytes)| (told.to_owned(), hex(&bytes)))
+        .collect()
+}
+
+#[test]
+fn keys() {
+    let of = |local| Key::Instance(Shard(7), "a".into(), local).pack();
+    let history = |segments: Vec<Segment>| of(Local::History(Cow::Owned(Location::try_from(segments).unwrap())));
+    let iteration = |name, number| Segment::Iteration { name, number };
+    let path = vec![
+        Segment::Name(2),
+        iteration(2, 0),
+        iteration(300, 1_000_000),
+        Segment::Name(3),
+    ];
+    let written = examples([
+        ("store", Key::Store.pack()),
+        ("position, shard 0", Key::Position(Shard(0)).pack()),
+        ("position, shard 1023", Key::Position(Shard(1023)).pack()),
+        ("name 0 of \"a\" in shard 7", of(Local::Name(0))),
+        ("history of \"a\", path empty", history(Vec::new())),
+        ("history of \"a\", path 2, (2, 0), (300, 1000000), 3", history(path)),
+        (
+            "inbox of \"a\", epoch 1, number 256",
+            of(Local::Inbox(Arrival { epoch: 1, number: 256 })),
+        ),
+        ("state of \"a\"", of(Local::Meta(Meta::State))),
+        ("attempts of \"a\" at entry 9", of(Local::Attempts(9))),
+        (
+            "alarm of \"a\" at 1700000000000",
+            Key::Alarm(Shard(7), 1_700_000_000_000, "a".into()).pack(),
+        ),
+        ("listing of \"é\" at 0", Key::Index(Shard(7), 0, "é".into()).pack()),
+        (
+            "message \"m\" seen by \"a\"",
+            Key::Dedup(Shard(7), "a".into(), "m".into()).pack(),
+        ),
+        ("runnable \"a\"", Key::Runnable(Shard(7), "a".into()).pack()),
+    ]);
+    assert_eq!(table("key"), written);
+}
+
+#[test]
+fn values() {
+    let key = Key::Store.pack();
+    let failure = Failure {
+        message: "no".into(),
+        causes: vec!["why".into()],
+    };
+    let state = State {
+        status: Status::Sleeping,
+        run: 1,
+        revision: 2,
+        alarm_at_ms: Some(3),
+        entries: 4,
+        completions: 5,
+        updated_at_ms: 6,
+    };
+    let loss = AcceptedLoss {
+        at_ms: 5,
+        shard: 6,
+        expected: Some(7),
+        found: 8,
+    };
+    let header = StoreHeader {
+        format: 1,
+        shards: 2,
+        created_at_ms: 3,
+        accepted_losses: vec![loss],
+        arrivals_above: 9,
+        importing: None,
+        migration: None,
+    };
+    let written = examples([
+        ("name \"größe\"", value::encode(&key, &Name("größe".into()))),
+        ("alarm, revision 2", value::encode(&key, &Alarm { revision: 2 })),
+        ("failure \"no\" because of \"why\"", value::encode(&key, &failure)),
+        ("state sleeping, 1 to 6", value::encode(&key, &state)),
+        ("header, one loss", value::encode(&key, &header)),
+    ]);
+    assert_eq!(table("value at the key `store`"), written);
+}
