@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use everstep::Shard;
 use everstep::location::{Location, Segment};
 use everstep::storage::key::{Arrival, Key, Local, Meta};
-use everstep::storage::record::{AcceptedLoss, Alarm, Failure, Name, State, Status, StoreHeader};
+use everstep::storage::record::{AcceptedLoss, Alarm, Failure, FailureKind, Name, State, Status, StoreHeader};
 use everstep::storage::value;
 
 const FORMAT: &str = include_str!("../docs/FORMAT.md");
@@ -81,8 +81,12 @@ fn keys() {
 fn values() {
     let key = Key::Store.pack();
     let failure = Failure {
+        kind: FailureKind::Exhausted,
         message: "no".into(),
+        path: "p".into(),
+        attempts: 2,
         causes: vec!["why".into()],
+        branches: Vec::new(),
     };
     let state = State {
         status: Status::Sleeping,

@@ -19,7 +19,7 @@ use everstep::storage::engine::{
 use everstep::storage::engines::Memory;
 use everstep::storage::engines::faulty::{CommitFault, Faulty, Gate, Plan, ReadFault};
 use everstep::storage::key::{Key, Local, Meta};
-use everstep::storage::record::{Entry, EntryKind, Runnable, State, Status};
+use everstep::storage::record::{Completed, Entry, EntryKind, Runnable, State, Status};
 use everstep::storage::{Commit, Condition, Error, Health, OpenOptions, Receipt, Result, Store};
 use kit::Rows;
 
@@ -37,8 +37,14 @@ fn decision(store: &Store, revision: u64) -> Commit {
     let state = kit::state(revision, Status::Sleeping);
     let entry = Entry {
         id: revision,
-        order: Some(revision),
-        kind: EntryKind::Message(kit::message(&format!("m{revision}"))),
+        completed: Some(Completed {
+            order: revision,
+            at_ms: revision,
+        }),
+        kind: EntryKind::Receive {
+            until_ms: None,
+            taken: vec![kit::message(&format!("m{revision}"))],
+        },
     };
     let mut commit = Commit::new(namespace.shard());
     commit

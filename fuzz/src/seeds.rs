@@ -6,8 +6,8 @@ use everstep::location::{Location, Segment};
 use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::{KeyId, Payload};
 use everstep::storage::record::{
-    AcceptedLoss, Alarm, Attempts, Entry, EntryKind, Failure, Held, IndexRow, Input, Message, Name, Origin, Output,
-    Runnable, Seen, State, Status, StepOutcome, StoreHeader,
+    AcceptedLoss, Alarm, Attempt, Attempts, BranchStatus, Completed, Entry, EntryKind, Failure, FailureKind, Held,
+    IndexRow, Input, LoopState, Message, Name, Origin, Output, Runnable, Seen, State, Status, StepOutcome, StoreHeader,
 };
 use everstep::storage::value::{self, Record};
 use everstep::{MessageId, Shard};
@@ -98,9 +98,21 @@ fn records() -> Vec<Seed> {
         key_id: KeyId(7),
         bytes: vec![0x63, b'a', b'b', b'c'],
     };
+    let branch = Failure {
+        kind: FailureKind::Critical,
+        message: "b".into(),
+        path: String::new(),
+        attempts: 0,
+        causes: Vec::new(),
+        branches: Vec::new(),
+    };
     let failure = Failure {
+        kind: FailureKind::Exhausted,
         message: "no".into(),
+        path: "a/b".into(),
+        attempts: 3,
         causes: vec!["why".into(), String::new()],
+        branches: vec![("x".into(), branch)],
     };
     let message = Message {
         name: "n".into(),
@@ -110,7 +122,7 @@ fn records() -> Vec<Seed> {
     };
     let entry = |kind| Entry {
         id: 1,
-        order: Some(2),
+        completed: Some(Completed { order: 2, at_ms: 3 }),
         kind,
     };
     let step = |outcome| entry(EntryKind::Step(outcome));
@@ -127,14 +139,48 @@ fn records() -> Vec<Seed> {
         seed("entry-step", &step(Some(StepOutcome::Completed(payload.clone())))),
         seed("entry-failed-step", &step(Some(StepOutcome::Failed(failure.clone())))),
         seed("entry-sleep", &entry(EntryKind::Sleep { wake_at_ms: 9 })),
-        seed("entry-message", &entry(EntryKind::Message(message.clone()))),
+        seed(
+            "entry-receive",
+            &entry(EntryKind::Receive {
+                until_ms: Some(9),
+                taken: vec![message.clone()],
+            }),
+        ),
+        seed(
+            "entry-loop",
+            &entry(EntryKind::Loop(LoopState {
+                iteration: 20,
+                state: payload.clone(),
+                kept_from: 5,
+                output: Some(payload.clone()),
+            })),
+        ),
+        seed(
+            "entry-join",
+            &entry(EntryKind::Join {
+                branches: vec![("a".into(), BranchStatus::Running)],
+            }),
+        ),
+        seed(
+            "entry-race",
+            &entry(EntryKind::Race {
+                winner: Some("a".into()),
+            }),
+        ),
+        seed("entry-version", &entry(EntryKind::Version { version: 2 })),
+        seed("entry-cancel", &entry(EntryKind::Cancel { reason: "r".into() })),
         seed("message", &message),
         seed("failure", &failure),
         seed(
             "attempts",
             &Attempts {
+                failed: vec![Attempt {
+                    number: 1,
+                    started_at_ms: 2,
+                    duration_ms: 3,
+                    failure: failure.clone(),
+                }],
                 count: 2,
-                last: Some(failure.clone()),
                 next_at_ms: Some(3),
             },
         ),

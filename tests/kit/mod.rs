@@ -19,7 +19,9 @@ use everstep::location::{Location, Segment};
 use everstep::storage::engine::{Direction, Scan};
 use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::{KeyId, Payload};
-use everstep::storage::record::{Entry, EntryKind, Input, Message, Origin, Runnable, State, Status, StepOutcome};
+use everstep::storage::record::{
+    Completed, Entry, EntryKind, Input, Message, Origin, Runnable, State, Status, StepOutcome,
+};
 use everstep::storage::{Commit, Condition, Error, Namespace, OpenOptions, Receipt, Result, Store};
 use everstep::{InstanceId, MessageId, Shard};
 use tempfile::TempDir;
@@ -119,7 +121,10 @@ pub(crate) fn step(namespace: &Namespace, revision: u64, bytes: Vec<u8>) -> Comm
             &Local::History(Cow::Owned(location(revision))),
             &Entry {
                 id: revision,
-                order: Some(revision),
+                completed: Some(Completed {
+                    order: revision,
+                    at_ms: revision,
+                }),
                 kind: EntryKind::Step(Some(outcome)),
             },
         )
