@@ -9,7 +9,9 @@ use crate::paths::{NamedPath, paths};
 use crate::tree::{File, Tree};
 
 /// The small modules below everyone. They may name each other.
-const VOCABULARY: &[&str] = &["clock", "config", "error", "ids", "limits", "location", "spawn"];
+const VOCABULARY: &[&str] = &[
+    "clock", "config", "duration", "error", "ids", "limits", "location", "spawn",
+];
 
 /// Each room, and the rooms below it that it may name (beside the vocabulary).
 const ROOMS: &[(&str, &[&str])] = &[
