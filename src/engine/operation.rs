@@ -58,13 +58,15 @@ impl Operation {
     ) -> Poll<Result<EntryKind, Failure>> {
         let journal: SharedJournal = self.scope.journal().clone();
         let mut journal = journal.lock();
+        if !journal.token().is_polled_here() {
+            return Poll::Ready(Err(Misuse::OutsideWorkflow.into()));
+        }
         if self.location.is_none() {
-            let location = match &self.place {
-                Place::Named(name) => journal.locate(self.scope.location(), name),
-                Place::Next(name) => journal.locate_next(self.scope.location(), name),
-            };
-            let asked = location.and_then(|location| {
-                let request = request()?;
+            let asked = request().and_then(|request| {
+                let location = match &self.place {
+                    Place::Named(name) => journal.locate(self.scope.location(), name),
+                    Place::Next(name) => journal.locate_next(self.scope.location(), name),
+                }?;
                 journal.ask(&location, request, self.scope.is_shielded())?;
                 Ok(location)
             });
