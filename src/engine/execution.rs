@@ -66,6 +66,9 @@ pub(crate) struct Turn {
 /// An attempt to begin.
 pub(crate) struct Begin {
     pub(crate) location: Location,
+    /// The location as people read it.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the harness asks"))]
+    pub(crate) path: String,
     pub(crate) number: u32,
     pub(crate) attempting: Attempting,
     pub(crate) timeout: Option<std::time::Duration>,

@@ -103,8 +103,10 @@ pub(crate) struct Journal {
     pub(crate) now_ms: Millis,
     /// Whether something that the code has seen is not recorded yet.
     pub(crate) observed_undurable: bool,
-    /// Why new operations outside a shield end at once, if they do.
+    /// Why operations outside a shield end, if they do.
     pub(crate) ended: Option<Failure>,
+    /// Those that are about to. One at a time, like everything: of two that ended together, `select!` would draw one.
+    ending: Vec<Location>,
     ops: BTreeMap<Location, Op>,
     /// Operations that wait for their outcome.
     waiting: usize,
@@ -146,6 +148,7 @@ impl Journal {
             now_ms,
             observed_undurable: false,
             ended: None,
+            ending: Vec::new(),
             ops: BTreeMap::new(),
             waiting: 0,
             left: BTreeMap::new(),
@@ -207,16 +210,12 @@ impl Journal {
     pub(crate) fn ask(&mut self, location: &Location, request: Request, shielded: bool) -> Result<(), Misuse> {
         let kind = request.kind();
         self.refuse_second(location, kind)?;
-        let mut progress = Progress::Waiting(None);
+        let progress = Progress::Waiting(None);
         match self.entries.get(location) {
             Some(entry) if entry.kind.name() != kind => self.diverge(location, kind),
             Some(entry) if entry.completed.is_some() => {}
-            recorded => match &self.ended {
-                Some(failure) if recorded.is_none() && !shielded => {
-                    progress = Progress::Delivered(Outcome::Ended(failure.clone()));
-                }
-                _ => self.fresh.push((location.clone(), request)),
-            },
+            None if self.ended.is_some() && !shielded => self.ending.push(location.clone()),
+            _ => self.fresh.push((location.clone(), request)),
         }
         self.add(
             location,
@@ -278,6 +277,9 @@ impl Journal {
 
     /// Delivers the next completion, or lets loops go on that wait for this place. Tells whether there was anything.
     pub(crate) fn deliver_next(&mut self) -> bool {
+        if self.end_next() {
+            return true;
+        }
         let next = self.undelivered.front().and_then(|next| self.entries[next].completed);
         // What lies between is gone: iterations that were left behind.
         let place = next.map_or(self.durable, |completed| completed.order);
@@ -431,17 +433,27 @@ impl Journal {
             EntryKind::Cancel { reason } => Failure::cancelled(reason),
             _ => Failure::deadline(),
         };
-        let waiting = self
-            .ops
-            .iter_mut()
-            .filter(|(_, op)| !op.shielded && matches!(op.progress, Progress::Waiting(_)));
-        for (at, op) in waiting {
-            self.waiting -= usize::from(deliver(op, Outcome::Ended(failure.clone())));
-            self.dropped.push(at.clone());
-        }
+        let ends = |op: &Op| !op.shielded && matches!(op.progress, Progress::Waiting(_));
+        let waiting = self.ops.iter().filter(|(_, op)| ends(op));
+        self.ending.extend(waiting.map(|(at, _)| at.clone()));
         let ops = &self.ops;
         self.fresh.retain(|(at, _)| ops.get(at).is_none_or(|op| op.shielded));
         self.ended = Some(failure);
+    }
+
+    /// Ends the next operation that is about to end, in the order of their paths. Tells whether there was one.
+    fn end_next(&mut self) -> bool {
+        let next = (0..self.ending.len()).min_by_key(|at| self.names.path(&self.ending[*at]));
+        let (Some(next), Some(failure)) = (next, &self.ended) else {
+            return false;
+        };
+        let location = self.ending.swap_remove(next);
+        let outcome = Outcome::Ended(failure.clone());
+        if self.ops.get_mut(&location).is_some_and(|op| deliver(op, outcome)) {
+            self.waiting -= 1;
+            self.dropped.push(location);
+        }
+        true
     }
 }
 

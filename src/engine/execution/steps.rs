@@ -111,6 +111,7 @@ impl Execution {
             let timeout = step.options.timeout;
             self.held.push(Begin {
                 location: location.clone(),
+                path,
                 number,
                 attempting,
                 timeout,
