@@ -55,6 +55,11 @@ impl Location {
         Ok(Self(segments))
     }
 
+    /// Whether this is `other`, or lies inside it. Such locations follow `other` in order, without a gap.
+    pub fn is_at_or_below(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
     /// The segments, outermost first.
     pub fn segments(&self) -> &[Segment] {
         &self.0

@@ -27,6 +27,6 @@ mod workflow;
 pub(crate) use changes::Changes;
 pub(crate) use directory::Directory;
 #[cfg(feature = "testing")]
-pub(crate) use load::load as load_instance;
+pub(crate) use load::{inbox as load_inbox, load as load_instance};
 pub(crate) use pump::Shared;
 pub(crate) use start::start_commit;

@@ -174,6 +174,7 @@ impl<'a> Pump<'a> {
             number,
             attempting,
             timeout,
+            ..
         } = attempt;
         let (ended, at) = (self.ended.clone(), location.clone());
         let task = spawn::task(async move {

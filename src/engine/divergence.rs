@@ -14,14 +14,15 @@ pub struct Divergence {
     pub path: String,
     /// What history has there; none if it has nothing.
     pub recorded: Option<String>,
-    /// What the code asked for there; none if it asked for nothing.
+    /// What the code asked for there or, if that is known, in its place; `end` if it came to its end; none if it asked
+    /// for nothing.
     pub asked: Option<String>,
     /// Recorded entries around it, in the order of their completion.
     pub neighbours: Vec<String>,
 }
 
 impl Divergence {
-    pub(crate) fn at(journal: &Journal, location: &Location, asked: &'static str) -> Self {
+    pub(crate) fn at(journal: &Journal, location: &Location, asked: Option<String>) -> Self {
         let mut ordered: Vec<_> = journal
             .entries
             .iter()
@@ -47,7 +48,7 @@ impl Divergence {
         Self {
             path: journal.names.path(location),
             recorded: journal.entries.get(location).map(|entry| entry.kind.name().to_owned()),
-            asked: (asked != "nothing").then(|| asked.to_owned()),
+            asked,
             neighbours: neighbours.collect(),
         }
     }
@@ -55,17 +56,16 @@ impl Divergence {
 
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let or_nothing = |what: &Option<String>| {
-            what.clone()
-                .map_or_else(|| "nothing".to_owned(), |what| format!("a {what}"))
+        let recorded = match &self.recorded {
+            Some(recorded) => format!("a {recorded}"),
+            None => "nothing".to_owned(),
         };
-        writeln!(
-            f,
-            "history has {} at `{}`, the code asked for {}",
-            or_nothing(&self.recorded),
-            self.path,
-            or_nothing(&self.asked)
-        )?;
+        let asked = match self.asked.as_deref() {
+            Some("end") => "came to its end".to_owned(),
+            Some(asked) => format!("asked for a {asked}"),
+            None => "asked for nothing".to_owned(),
+        };
+        writeln!(f, "history has {recorded} at `{}`, the code {asked}", self.path)?;
         for neighbour in &self.neighbours {
             writeln!(f, "{neighbour}")?;
         }

@@ -101,6 +101,16 @@ pub(crate) enum Misuse {
     },
     #[error("a context can only be used by its own workflow function, not in a step and not in another task")]
     OutsideWorkflow,
+    #[error(
+        "an operation of a loop's iteration was awaited after the iteration had ended; await it inside, or make it in \
+         the scope around the loop"
+    )]
+    OutlivedIteration,
+    #[error(
+        "the workflow function waits for something that is not an operation of its context, which replay could not \
+         repeat; do it in a step, or wait with `sleep` or `receive`"
+    )]
+    ForeignWait,
     #[error(transparent)]
     Name(#[from] InvalidName),
     #[error(transparent)]

@@ -1,25 +1,32 @@
 //! One instance being run: polls the function to rest, turn by turn.
+//!
+//! What a function awaits comes from its context. Something else (a timer of the executor, a channel that a step
+//! writes to) would wake it at a moment that no replay could find again. It is noticed by who wakes: operations of the
+//! context, and what parts of the function tell each other, wake during a poll or a delivery; the rest of the world
+//! does not. Such a wait ends the instance with a misuse, as does one that nothing can ever end.
 
 mod messages;
 mod stage;
 mod steps;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::clock::Millis;
 use crate::engine::divergence::Divergence;
-use crate::engine::error::{Result, WorkflowError};
+use crate::engine::error::{Misuse, Result, WorkflowError};
 use crate::engine::journal::{Journal, SharedJournal};
+use crate::engine::polling::Token;
 use crate::engine::request::{Attempting, Request};
 use crate::engine::scope::{Facts, Scope};
 use crate::engine::workflow::{Definition, Running};
 use crate::location::{Location, Segment};
 use crate::storage::key::Arrival;
 use crate::storage::payload::{Codecs, Payload};
-use crate::storage::record::{Attempts, Completed, Entry, EntryKind, Failure, Message, Origin, State};
+use crate::storage::record::{Attempts, Completed, Entry, EntryKind, Failure, FailureKind, Message, Origin, State};
 use crate::storage::{Commit, Namespace};
 
 use messages::Waiting;
@@ -59,6 +66,9 @@ pub(crate) struct Turn {
 /// An attempt to begin.
 pub(crate) struct Begin {
     pub(crate) location: Location,
+    /// The location as people read it.
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only the harness asks"))]
+    pub(crate) path: String,
     pub(crate) number: u32,
     pub(crate) attempting: Attempting,
     pub(crate) timeout: Option<std::time::Duration>,
@@ -82,7 +92,7 @@ pub(crate) struct Execution {
     finished: Vec<(Location, EntryKind)>,
     /// Completions that are in the commit under way.
     committing: Vec<Location>,
-    /// Inbox rows that the next commit removes.
+    /// Inbox rows that the next commit removes, or the one under way.
     taken: Vec<Arrival>,
     /// Entries whose attempts changed since the last commit.
     dirty_attempts: Vec<u64>,
@@ -103,7 +113,9 @@ impl Execution {
             inbox,
             crashes,
         } = loaded;
-        let journal = SharedJournal::new(Journal::load(names, entries, origin.created_at_ms));
+        let journal = Journal::load(names, entries, state.completions, origin.created_at_ms);
+        let woken = Arc::new(Woken::new(journal.token()));
+        let journal = SharedJournal::new(journal);
         let facts = Facts {
             instance: namespace.instance().clone(),
             run: state.run,
@@ -118,7 +130,7 @@ impl Execution {
             state,
             journal,
             function,
-            woken: Arc::default(),
+            woken,
             inbox,
             sleeps: BTreeMap::new(),
             waiting: Vec::new(),
@@ -135,7 +147,11 @@ impl Execution {
 
     /// Polls the function as far as it gets with what is known, and says what it needs.
     pub(crate) fn turn(&mut self, now: Millis) -> Result<Turn, Divergence> {
-        let ended = self.advance()?;
+        let foreign = self.woken.foreign.load(Ordering::Acquire);
+        let mut ended = self.advance()?;
+        if foreign || (ended.is_none() && !self.journal.lock().is_waiting()) {
+            ended = Some(Err(Failure::from(Misuse::ForeignWait).into()));
+        }
         let mut turn = Turn::default();
         self.let_go(&mut turn);
         if let Some(result) = ended {
@@ -161,19 +177,23 @@ impl Execution {
     pub(crate) fn committed(&mut self) -> bool {
         let committed = std::mem::take(&mut self.committing);
         let more = !committed.is_empty() || !self.held.is_empty();
-        self.journal.lock().undelivered.extend(committed);
+        self.taken.clear();
+        self.journal.lock().committed(committed);
         more
     }
 
     /// The inbox as it is now, read from the store.
     pub(crate) fn refresh_inbox(&mut self, inbox: VecDeque<(Arrival, Message)>) {
+        // What a commit under way takes may still be there.
         self.inbox = inbox;
+        self.inbox.retain(|(arrival, _)| !self.taken.contains(arrival));
     }
 
     /// Asks the instance to end. What waits outside a shield ends with this; asking twice changes nothing.
     pub(crate) fn cancel(&mut self, reason: &str) {
         let location = self.reserved("cancel");
-        if !self.journal.lock().entries.contains_key(&location) {
+        let asked = self.finished.iter().any(|(at, _)| *at == location);
+        if !asked && !self.journal.lock().entries.contains_key(&location) {
             self.finished.push((
                 location,
                 EntryKind::Cancel {
@@ -199,41 +219,43 @@ impl Execution {
     }
 
     /// Polls to rest, delivers the next completion, and so on until nothing is left to deliver.
-    fn advance(&mut self) -> Result<Option<Result<Payload, WorkflowError>>, Divergence> {
+    pub(crate) fn advance(&mut self) -> Result<Option<Result<Payload, WorkflowError>>, Divergence> {
+        let _polling = self.woken.token.poll_here();
         loop {
             let poll = self.poll_to_rest();
             let mut journal = self.journal.lock();
-            if let Poll::Ready(result) = poll {
-                if let Some(left_over) = journal.undelivered.front().cloned().or_else(|| journal.first_unasked()) {
-                    journal.diverge(&left_over, "end");
-                }
-                return journal.divergence.take().map_or(Ok(Some(result)), Err);
-            }
-            if let Some(next) = journal.undelivered.pop_front() {
-                journal.deliver(&next);
+            if poll.is_ready() {
+                journal.expect_nothing_unasked(true);
+            } else if journal.divergence.is_none() && journal.deliver_next() {
+                continue;
             } else {
-                return journal.divergence.take().map_or(Ok(None), Err);
+                journal.expect_nothing_unasked(false);
             }
-            if let Some(divergence) = journal.divergence.take() {
-                return Err(divergence);
-            }
+            return match (journal.divergence.take(), poll) {
+                (Some(divergence), _) => Err(divergence),
+                (None, Poll::Ready(result)) => Ok(Some(result)),
+                (None, Poll::Pending) => Ok(None),
+            };
         }
     }
 
-    /// At rest: pending, and not woken by itself meanwhile. A combinator that yields is polled again.
+    /// At rest: pending, and not woken by itself meanwhile. A combinator that yields is polled again. A panic is the
+    /// end of the function, with that failure.
     fn poll_to_rest(&mut self) -> Poll<Result<Payload, WorkflowError>> {
         let waker = Waker::from(Arc::clone(&self.woken));
         let mut context = Context::from_waker(&waker);
-        self.journal.lock().polling = true;
-        let poll = loop {
-            self.woken.0.store(false, Ordering::Release);
-            match self.function.as_mut().poll(&mut context) {
-                Poll::Pending if self.woken.0.load(Ordering::Acquire) => {}
-                poll => break poll,
+        loop {
+            self.woken.own.store(false, Ordering::Release);
+            let function = AssertUnwindSafe(|| self.function.as_mut().poll(&mut context));
+            match catch_unwind(function) {
+                Ok(Poll::Pending) if self.woken.own.load(Ordering::Acquire) => {}
+                Ok(poll) => return poll,
+                Err(panic) => {
+                    let failure = Failure::new(FailureKind::Panicked, steps::panic_text(&*panic));
+                    return Poll::Ready(Err(failure.into()));
+                }
             }
-        };
-        self.journal.lock().polling = false;
-        poll
+        }
     }
 
     /// Lets go of what dropped futures stood for.
@@ -266,7 +288,7 @@ impl Execution {
                         Some(EntryKind::Sleep { wake_at_ms }) => wake_at_ms,
                         _ => until.at_ms(now),
                     };
-                    if wake_at_ms > now {
+                    if wake_at_ms > now && recorded.is_none() {
                         self.journal
                             .lock()
                             .record(&location, EntryKind::Sleep { wake_at_ms }, None);
@@ -297,13 +319,35 @@ impl Execution {
     }
 }
 
-/// Notices when the function wakes itself.
-#[derive(Debug, Default)]
-struct Woken(AtomicBool);
+/// Notices who wakes the function.
+#[derive(Debug)]
+struct Woken {
+    token: Token,
+    /// It woke itself, or was woken by what was delivered to it.
+    own: AtomicBool,
+    /// It was woken from outside.
+    foreign: AtomicBool,
+}
+
+impl Woken {
+    fn new(token: Token) -> Self {
+        Self {
+            token,
+            own: AtomicBool::new(false),
+            foreign: AtomicBool::new(false),
+        }
+    }
+}
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Release);
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let own = self.token.is_polled_here();
+        let flag = if own { &self.own } else { &self.foreign };
+        flag.store(true, Ordering::Release);
     }
 }
 

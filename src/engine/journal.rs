@@ -3,6 +3,11 @@
 //! The futures of the verbs and the execution that polls them share one journal. A future asks when it is first
 //! polled and waits; the execution sees what was asked when the function rests, and delivers outcomes. A future that
 //! is dropped takes back what it asked for.
+//!
+//! The order of completions is also what a loop goes by that takes up a recorded state: it waits, as everyone does,
+//! until replay has come to where that state was recorded.
+
+mod history;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +17,11 @@ use crate::clock::Millis;
 use crate::engine::divergence::Divergence;
 use crate::engine::error::Misuse;
 use crate::engine::names::Names;
+use crate::engine::polling::Token;
 use crate::engine::request::Request;
-use crate::location::{Location, Segment};
-use crate::storage::record::{Completed, Entry, EntryKind, Failure};
+use crate::limits::LOCATION_DEPTH_MAX;
+use crate::location::{Location, Segment, TooDeep};
+use crate::storage::record::{Entry, EntryKind, Failure};
 
 /// What a delivered completion gives to the code.
 #[derive(Debug, Clone)]
@@ -42,7 +49,7 @@ struct Op {
 }
 
 /// Shared by the futures of a workflow and the execution that polls them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct SharedJournal(Arc<Mutex<Journal>>);
 
 impl SharedJournal {
@@ -57,8 +64,10 @@ impl SharedJournal {
 }
 
 /// What was asked, what is recorded, and what is to be delivered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Journal {
+    /// Whose journal it is: a context that is used elsewhere is a mistake.
+    token: Token,
     pub(crate) names: Names,
     /// What is recorded. An entry that is not completed was begun.
     pub(crate) entries: BTreeMap<Location, Entry>,
@@ -67,7 +76,15 @@ pub(crate) struct Journal {
     /// The number of the newest entry.
     last_id: u64,
     /// Recorded completions that were not delivered yet, in their order.
-    pub(crate) undelivered: VecDeque<Location>,
+    undelivered: VecDeque<Location>,
+    /// Completions before this place are past.
+    pub(crate) seen: u64,
+    /// Completions before this place are durable.
+    durable: u64,
+    /// Completions before this place were there when the instance was loaded: getting past them is replay.
+    loaded: u64,
+    /// Loops that wait for replay to come to this place.
+    marks: Vec<(u64, Waker)>,
     /// Operations that the code asked for and that are not complete, in the order of asking.
     pub(crate) fresh: Vec<(Location, Request)>,
     /// Operations that were begun and whose futures were dropped.
@@ -76,6 +93,8 @@ pub(crate) struct Journal {
     pub(crate) dirty: Vec<Location>,
     /// Histories below these locations are to be removed.
     pub(crate) trimmed: Vec<Location>,
+    /// Entries that were in them.
+    pub(crate) forgotten: Vec<u64>,
     /// Steps that were made and dropped without ever being awaited.
     pub(crate) unawaited: Vec<String>,
     /// The first mismatch between history and code.
@@ -84,11 +103,15 @@ pub(crate) struct Journal {
     pub(crate) now_ms: Millis,
     /// Whether something that the code has seen is not recorded yet.
     pub(crate) observed_undurable: bool,
-    /// Why new operations outside a shield end at once, if they do.
+    /// Why operations outside a shield end, if they do.
     pub(crate) ended: Option<Failure>,
+    /// Those that are about to. One at a time, like everything: of two that ended together, `select!` would draw one.
+    ending: Vec<Location>,
     ops: BTreeMap<Location, Op>,
-    /// Whether the code is being polled right now: a context used elsewhere is a mistake.
-    pub(crate) polling: bool,
+    /// Operations that wait for their outcome.
+    waiting: usize,
+    /// Loops, and how many of their iterations are over.
+    left: BTreeMap<Location, u64>,
     /// How often something that may be repeated was done at a place.
     counters: BTreeMap<Location, u64>,
     /// Recorded entries that the code has not asked for yet.
@@ -96,37 +119,86 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// The journal of an instance, as its history was read.
-    pub(crate) fn load(names: Vec<String>, entries: Vec<(Location, Entry)>, now_ms: Millis) -> Self {
+    /// The journal of an instance, as its history was read: with `completions` of which it has seen none.
+    pub(crate) fn load(names: Vec<String>, entries: Vec<(Location, Entry)>, completions: u64, now_ms: Millis) -> Self {
         let mut completed: Vec<_> = entries
             .iter()
             .filter_map(|(location, entry)| Some((entry.completed?.order, location.clone())))
             .collect();
         completed.sort();
+        let last_id = entries.iter().map(|(_, entry)| entry.id).max().unwrap_or(0);
         let mut journal = Self {
+            token: Token::new(),
             names: Names::load(names),
-            undelivered: completed.into_iter().map(|(_, location)| location).collect(),
-            last_id: entries.iter().map(|(_, entry)| entry.id).max().unwrap_or(0),
             entries: entries.into_iter().collect(),
+            settled: BTreeMap::new(),
+            last_id,
+            undelivered: completed.into_iter().map(|(_, location)| location).collect(),
+            seen: 0,
+            durable: completions,
+            loaded: completions,
+            marks: Vec::new(),
+            fresh: Vec::new(),
+            dropped: Vec::new(),
+            dirty: Vec::new(),
+            trimmed: Vec::new(),
+            forgotten: Vec::new(),
+            unawaited: Vec::new(),
+            divergence: None,
             now_ms,
-            ..Self::default()
+            observed_undurable: false,
+            ended: None,
+            ending: Vec::new(),
+            ops: BTreeMap::new(),
+            waiting: 0,
+            left: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            unasked: 0,
         };
-        journal.unasked = journal
-            .entries
-            .keys()
-            .filter(|location| !journal.is_known(location))
-            .count();
+        let unasked = journal.entries.keys().filter(|location| !journal.is_known(location));
+        journal.unasked = unasked.count();
         journal
+    }
+
+    /// Whose journal it is.
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+
+    /// A context can be used by the function that was called with it, while that is being polled, and the context of
+    /// an iteration until the iteration is over.
+    fn check_use(&self, scope: &Location) -> Result<(), Misuse> {
+        if !self.token.is_polled_here() {
+            return Err(Misuse::OutsideWorkflow);
+        }
+        if scope.segments().len() >= LOCATION_DEPTH_MAX {
+            return Err(TooDeep.into());
+        }
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        for (depth, segment) in scope.segments().iter().enumerate() {
+            let Segment::Iteration { number, .. } = segment else {
+                continue;
+            };
+            let loop_at = Location::try_from(scope.segments()[..depth].to_vec())?;
+            if self.left.get(&loop_at).is_some_and(|over| number < over) {
+                return Err(Misuse::OutlivedIteration);
+            }
+        }
+        Ok(())
     }
 
     /// The location of a named operation in a scope.
     pub(crate) fn locate(&mut self, scope: &Location, name: &str) -> Result<Location, Misuse> {
+        self.check_use(scope)?;
         let index = self.names.index(name)?;
         Ok(scope.child(Segment::Name(index))?)
     }
 
     /// The location of the next operation of its kind in a scope, for operations that may be repeated.
     pub(crate) fn locate_next(&mut self, scope: &Location, name: &str) -> Result<Location, Misuse> {
+        self.check_use(scope)?;
         let name = self.names.index(name)?;
         let counter = self.counters.entry(scope.child(Segment::Name(name))?).or_default();
         let number = *counter;
@@ -136,27 +208,14 @@ impl Journal {
 
     /// Asks for an operation.
     pub(crate) fn ask(&mut self, location: &Location, request: Request, shielded: bool) -> Result<(), Misuse> {
-        if !self.polling {
-            return Err(Misuse::OutsideWorkflow);
-        }
         let kind = request.kind();
-        if let Some(first) = self.ops.get(location) {
-            return Err(Misuse::NameTwice {
-                path: self.names.path(location),
-                first: first.kind,
-                second: kind,
-            });
-        }
-        let mut progress = Progress::Waiting(None);
+        self.refuse_second(location, kind)?;
+        let progress = Progress::Waiting(None);
         match self.entries.get(location) {
             Some(entry) if entry.kind.name() != kind => self.diverge(location, kind),
             Some(entry) if entry.completed.is_some() => {}
-            recorded => match &self.ended {
-                Some(failure) if recorded.is_none() && !shielded => {
-                    progress = Progress::Delivered(Outcome::Ended(failure.clone()));
-                }
-                _ => self.fresh.push((location.clone(), request)),
-            },
+            None if self.ended.is_some() && !shielded => self.ending.push(location.clone()),
+            _ => self.fresh.push((location.clone(), request)),
         }
         self.add(
             location,
@@ -169,9 +228,22 @@ impl Journal {
         Ok(())
     }
 
+    fn refuse_second(&self, location: &Location, second: &'static str) -> Result<(), Misuse> {
+        let Some(first) = self.ops.get(location) else {
+            return Ok(());
+        };
+        Err(Misuse::NameTwice {
+            path: self.names.path(location),
+            first: first.kind,
+            second,
+        })
+    }
+
     /// Takes the outcome of an operation if it was delivered, or remembers whom to wake.
     pub(crate) fn take(&mut self, location: &Location, waker: &Waker) -> Option<Outcome> {
-        let op = self.ops.get_mut(location)?;
+        let Some(op) = self.ops.get_mut(location) else {
+            return Some(Outcome::Ended(Misuse::OutlivedIteration.into()));
+        };
         match std::mem::replace(&mut op.progress, Progress::Over) {
             Progress::Delivered(outcome) => Some(outcome),
             Progress::Waiting(_) => {
@@ -188,6 +260,7 @@ impl Journal {
             return;
         };
         if let Progress::Waiting(_) = std::mem::replace(&mut op.progress, Progress::Over) {
+            self.waiting -= 1;
             let fresh = self.fresh.len();
             self.fresh.retain(|(asked, _)| asked != location);
             if self.fresh.len() == fresh {
@@ -196,8 +269,62 @@ impl Journal {
         }
     }
 
+    /// These completions are durable now, in this order.
+    pub(crate) fn committed(&mut self, completions: Vec<Location>) {
+        self.durable += completions.len() as u64;
+        self.undelivered.extend(completions);
+    }
+
+    /// Delivers the next completion, or lets loops go on that wait for this place. Tells whether there was anything.
+    pub(crate) fn deliver_next(&mut self) -> bool {
+        if self.end_next() {
+            return true;
+        }
+        let next = self.undelivered.front().and_then(|next| self.entries[next].completed);
+        // What lies between is gone: iterations that were left behind.
+        let place = next.map_or(self.durable, |completed| completed.order);
+        let mark = self.marks.iter().map(|(mark, _)| *mark).min();
+        if let Some(mark) = mark.filter(|mark| *mark <= place) {
+            self.pass(mark);
+            return true;
+        }
+        let Some(location) = self.undelivered.pop_front() else {
+            self.pass(place);
+            return false;
+        };
+        self.deliver(&location);
+        self.pass(place + 1);
+        true
+    }
+
+    /// Completions before this place are past.
+    fn pass(&mut self, place: u64) {
+        self.seen = self.seen.max(place);
+        let seen = self.seen;
+        let reached = |(mark, waker): &mut (u64, Waker)| {
+            if *mark <= seen {
+                waker.wake_by_ref();
+            }
+            *mark > seen
+        };
+        self.marks.retain_mut(reached);
+    }
+
+    /// Whether replay has come to a place; if not, whom to wake when it has.
+    pub(crate) fn has_come_to(&mut self, place: u64, at_ms: Millis, waker: &Waker) -> bool {
+        if place > self.seen {
+            let known = |(mark, known): &(u64, Waker)| *mark == place && known.will_wake(waker);
+            if !self.marks.iter().any(known) {
+                self.marks.push((place, waker.clone()));
+            }
+            return false;
+        }
+        self.now_ms = self.now_ms.max(at_ms);
+        true
+    }
+
     /// Delivers a completion. The code must have asked for it by now; what it has dropped since is passed over.
-    pub(crate) fn deliver(&mut self, location: &Location) {
+    fn deliver(&mut self, location: &Location) {
         let entry = &self.entries[location];
         if let Some(completed) = entry.completed {
             self.now_ms = self.now_ms.max(completed.at_ms);
@@ -205,141 +332,60 @@ impl Journal {
         let outcome = Outcome::Entry(entry.kind.clone());
         match (&entry.kind, self.ops.get_mut(location)) {
             (EntryKind::Cancel { .. } | EntryKind::Deadline, _) => self.end(location),
-            (_, Some(op)) => deliver(op, outcome),
-            (_, None) => self.diverge(location, "nothing"),
+            (_, Some(op)) => self.waiting -= usize::from(deliver(op, outcome)),
+            (_, None) => self.diverge_unasked(location),
         }
     }
 
-    /// Whether everything recorded was asked for: until then the code is on its way through its own past.
+    /// Whether everything that was recorded when the instance was loaded has been asked for and delivered: until then
+    /// the code is on its way through its own past.
     pub(crate) fn caught_up(&self) -> bool {
-        self.undelivered.is_empty() && self.unasked == 0
+        self.seen >= self.loaded && self.unasked == 0
+    }
+
+    /// Whether the code waits for any operation at all.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// The code came to its end, or to where nothing more is recorded: whatever it did not ask for was for other code.
+    pub(crate) fn expect_nothing_unasked(&mut self, ended: bool) {
+        if self.unasked == 0 {
+            return;
+        }
+        let unknown = |location: &&Location| !self.is_known(location);
+        let first = self.undelivered.iter().find(unknown).cloned();
+        match first.or_else(|| self.first_unasked()) {
+            Some(left_over) if ended => self.diverge(&left_over, "end"),
+            Some(left_over) => self.diverge_unasked(&left_over),
+            None => {}
+        }
     }
 
     /// The first recorded entry that the code never asked for.
-    pub(crate) fn first_unasked(&self) -> Option<Location> {
+    fn first_unasked(&self) -> Option<Location> {
         self.entries.keys().find(|location| !self.is_known(location)).cloned()
     }
 
-    /// Records how an operation stands that the code has asked for.
-    pub(crate) fn record(&mut self, location: &Location, kind: EntryKind, completed: Option<Completed>) {
-        let id = self.entries.get(location).map_or_else(
-            || {
-                self.last_id += 1;
-                self.last_id
-            },
-            |entry| entry.id,
-        );
-        self.entries.insert(location.clone(), Entry { id, completed, kind });
-        self.dirty.push(location.clone());
-    }
-
-    /// Records an entry that nothing waits for: a version, a loop, a join. It is written with the next commit.
-    pub(crate) fn note(&mut self, location: &Location, kind: EntryKind) {
-        self.record(location, kind, None);
-    }
-
-    /// Entries in all.
-    pub(crate) fn entries_recorded(&self) -> u64 {
-        (self.entries.len() + self.settled.len()) as u64
-    }
-
-    /// What was recorded since the last call, each entry once.
-    pub(crate) fn take_dirty(&mut self) -> Vec<(Location, Entry)> {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        dirty.sort();
-        dirty.dedup();
-        let found = |location: Location| {
-            let entry = self
-                .entries
-                .get(&location)
-                .or_else(|| self.settled.get(&location))?
-                .clone();
-            Some((location, entry))
-        };
-        dirty.into_iter().filter_map(found).collect()
-    }
-
-    /// Accounts for what is recorded at and below a location and whose code is gone.
-    pub(crate) fn remove(&mut self, location: &Location) -> Result<(), Misuse> {
-        self.know(location, "removed")?;
-        self.settle(|at| at.segments().starts_with(location.segments()));
-        Ok(())
-    }
-
-    /// Leaves the iterations of a loop behind that come before `end`.
-    pub(crate) fn leave_iterations(&mut self, loop_at: &Location, name: u32, end: u64) {
-        let depth = loop_at.segments().len();
-        self.settle(|at| {
-            at.segments().starts_with(loop_at.segments())
-                && matches!(at.segments().get(depth), Some(Segment::Iteration { name: of, number }) if *of == name && *number < end)
-        });
-    }
-
-    /// Removes the history at and below a location for good.
-    pub(crate) fn trim(&mut self, location: &Location) {
-        self.leave(location);
-        let below = |at: &Location| at.segments().starts_with(location.segments());
-        let gone: Vec<_> = self
-            .settled
-            .range(location.clone()..)
-            .map(|(at, _)| at)
-            .take_while(|at| below(at))
-            .cloned()
-            .collect();
-        for at in gone {
-            self.settled.remove(&at);
-        }
-        self.trimmed.push(location.clone());
-    }
-
-    /// Leaves everything at and below a location behind: an iteration that is over.
-    pub(crate) fn leave(&mut self, location: &Location) {
-        let below = |at: &Location| at.segments().starts_with(location.segments());
-        let known: Vec<_> = self
-            .ops
-            .range(location.clone()..)
-            .map(|(at, _)| at)
-            .take_while(|at| below(at))
-            .cloned()
-            .collect();
-        self.settle(below);
-        for at in known {
-            self.ops.remove(&at);
-        }
-        self.counters.retain(|at, _| !below(at));
-    }
-
-    /// Puts entries away that have nothing more to say.
-    fn settle(&mut self, over: impl Fn(&Location) -> bool) {
-        let gone: Vec<_> = self.entries.keys().filter(|at| over(at)).cloned().collect();
-        self.undelivered.retain(|at| !over(at));
-        for at in gone {
-            self.unasked -= usize::from(!self.is_known(&at));
-            if let Some(entry) = self.entries.remove(&at) {
-                self.settled.insert(at, entry);
-            }
-        }
-    }
-
     /// Notes the first mismatch between history and code.
-    pub(crate) fn diverge(&mut self, location: &Location, asked: &'static str) {
+    pub(crate) fn diverge(&mut self, location: &Location, asked: &str) {
         if self.divergence.is_none() {
-            self.divergence = Some(Divergence::at(self, location, asked));
+            self.divergence = Some(Divergence::at(self, location, Some(asked.to_owned())));
+        }
+    }
+
+    /// Nobody asked for what is recorded here. What was asked for and is not recorded probably stands in its place.
+    fn diverge_unasked(&mut self, location: &Location) {
+        let unrecorded = self.fresh.iter().find(|(at, _)| !self.entries.contains_key(at));
+        let instead = unrecorded.map(|(at, request)| format!("{} `{}`", request.kind(), self.names.path(at)));
+        if self.divergence.is_none() {
+            self.divergence = Some(Divergence::at(self, location, instead));
         }
     }
 
     /// Begins to know an operation that is complete by itself: a version, a loop, a join.
     pub(crate) fn know(&mut self, location: &Location, kind: &'static str) -> Result<(), Misuse> {
-        if !self.polling {
-            return Err(Misuse::OutsideWorkflow);
-        }
-        if let Some(first) = self.ops.get(location) {
-            return Err(Misuse::NameTwice {
-                path: self.names.path(location),
-                first: first.kind,
-                second: kind,
-            });
-        }
+        self.refuse_second(location, kind)?;
         if self
             .entries
             .get(location)
@@ -369,6 +415,7 @@ impl Journal {
         if self.entries.contains_key(location) {
             self.unasked -= 1;
         }
+        self.waiting += usize::from(matches!(op.progress, Progress::Waiting(_)));
         self.ops.insert(location.clone(), op);
     }
 
@@ -386,26 +433,39 @@ impl Journal {
             EntryKind::Cancel { reason } => Failure::cancelled(reason),
             _ => Failure::deadline(),
         };
-        let waiting = self
-            .ops
-            .iter_mut()
-            .filter(|(_, op)| !op.shielded && matches!(op.progress, Progress::Waiting(_)));
-        for (at, op) in waiting {
-            deliver(op, Outcome::Ended(failure.clone()));
-            self.dropped.push(at.clone());
-        }
+        let ends = |op: &Op| !op.shielded && matches!(op.progress, Progress::Waiting(_));
+        let waiting = self.ops.iter().filter(|(_, op)| ends(op));
+        self.ending.extend(waiting.map(|(at, _)| at.clone()));
         let ops = &self.ops;
         self.fresh.retain(|(at, _)| ops.get(at).is_none_or(|op| op.shielded));
         self.ended = Some(failure);
     }
+
+    /// Ends the next operation that is about to end, in the order of their paths. Tells whether there was one.
+    fn end_next(&mut self) -> bool {
+        let next = (0..self.ending.len()).min_by_key(|at| self.names.path(&self.ending[*at]));
+        let (Some(next), Some(failure)) = (next, &self.ended) else {
+            return false;
+        };
+        let location = self.ending.swap_remove(next);
+        let outcome = Outcome::Ended(failure.clone());
+        if self.ops.get_mut(&location).is_some_and(|op| deliver(op, outcome)) {
+            self.waiting -= 1;
+            self.dropped.push(location);
+        }
+        true
+    }
 }
 
-fn deliver(op: &mut Op, outcome: Outcome) {
-    if let Progress::Waiting(waker) = &mut op.progress {
-        let waker = waker.take();
-        op.progress = Progress::Delivered(outcome);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+/// Gives an operation its outcome, if it waits for one. Tells whether it did.
+fn deliver(op: &mut Op, outcome: Outcome) -> bool {
+    let Progress::Waiting(waker) = &mut op.progress else {
+        return false;
+    };
+    let waker = waker.take();
+    op.progress = Progress::Delivered(outcome);
+    if let Some(waker) = waker {
+        waker.wake();
     }
+    true
 }

@@ -53,6 +53,7 @@ mod journal;
 mod message;
 mod names;
 mod operation;
+mod polling;
 mod request;
 mod retry;
 mod scope;

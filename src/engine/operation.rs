@@ -22,12 +22,23 @@ pub(crate) enum Place {
 /// One operation. Dropping it takes back what it asked for.
 pub(crate) struct Operation {
     scope: Scope,
-    place: Place,
+    place: Found,
     location: Option<Location>,
+}
+
+/// A place that has been looked for as far as it can be before the operation is asked for.
+enum Found {
+    Named(String),
+    Numbered(Result<Location, Misuse>),
 }
 
 impl Operation {
     pub(crate) fn new(scope: Scope, place: Place) -> Self {
+        // Numbers are given when operations are made: that is in the order of the code, whichever `select!` polls first.
+        let place = match place {
+            Place::Named(name) => Found::Named(name),
+            Place::Next(name) => Found::Numbered(scope.journal().lock().locate_next(scope.location(), name)),
+        };
         Self {
             scope,
             place,
@@ -58,13 +69,15 @@ impl Operation {
     ) -> Poll<Result<EntryKind, Failure>> {
         let journal: SharedJournal = self.scope.journal().clone();
         let mut journal = journal.lock();
+        if !journal.token().is_polled_here() {
+            return Poll::Ready(Err(Misuse::OutsideWorkflow.into()));
+        }
         if self.location.is_none() {
-            let location = match &self.place {
-                Place::Named(name) => journal.locate(self.scope.location(), name),
-                Place::Next(name) => journal.locate_next(self.scope.location(), name),
-            };
-            let asked = location.and_then(|location| {
-                let request = request()?;
+            let asked = request().and_then(|request| {
+                let location = match &self.place {
+                    Found::Named(name) => journal.locate(self.scope.location(), name),
+                    Found::Numbered(location) => location.clone(),
+                }?;
                 journal.ask(&location, request, self.scope.is_shielded())?;
                 Ok(location)
             });

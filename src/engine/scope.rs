@@ -5,6 +5,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::clock::Millis;
+use crate::engine::error::Misuse;
 use crate::engine::journal::SharedJournal;
 use crate::ids::InstanceId;
 use crate::location::Location;
@@ -80,8 +81,15 @@ impl Scope {
     }
 
     /// A number that is the same whenever this instance comes to this place, and different everywhere else.
+    ///
+    /// # Panics
+    ///
+    /// Outside of the workflow function: a draw there would shift those of the function.
     pub(crate) fn draw(&self) -> u64 {
-        let drawn = self.journal.lock().draw(&self.location);
+        let mut journal = self.journal.lock();
+        assert!(journal.token().is_polled_here(), "{}", Misuse::OutsideWorkflow);
+        let drawn = journal.draw(&self.location);
+        drop(journal);
         let place = format!("{}\0{}\0{:?}", self.facts.instance, self.facts.run, self.location);
         xxh3_64_with_seed(place.as_bytes(), drawn)
     }

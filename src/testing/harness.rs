@@ -1,28 +1,32 @@
 //! A harness that runs workflows in virtual time, and crashes them on purpose.
 //!
 //! The engine is real, the store is real (in memory), the clock is not: it stands still until the harness moves it,
-//! so a year of sleep takes as long as a line of code. Attempts at steps run one after the other, and which of several
-//! finished ones is looked at first follows from a seed.
+//! so a year of sleep takes as long as a line of code. Attempts at steps run one after the other. When each is seen to
+//! end, and which of several is looked at first, follows from a seed and from where the step stands, not from how
+//! often the process died: so a run with a crash can be compared with one without.
 //!
 //! A [`Plan`] says what happens to the instance on the way: it stays in memory, it is dropped from memory at every
 //! rest, or the process dies at a certain commit, before or after it became durable. The outcome must be the same.
+//! `life.rs` has the stay in memory itself.
 
-use std::collections::{BTreeMap, VecDeque};
+mod life;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
 use crate::actor;
 use crate::clock::{Clock, Millis};
-use crate::engine::{Accepts, AttemptEnd, Begin, Definition, Divergence, Execution, Message, Workflow};
+use crate::engine::{Accepts, AttemptEnd, Definition, Divergence, Message, Workflow};
 use crate::ids::{InstanceId, MessageId};
-use crate::location::Location;
+use crate::location::{Location, Segment};
 use crate::storage::engines::Memory;
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{self, Entry, Failure, Output, State};
 use crate::storage::{self, Commit, Namespace, OpenOptions, Rows, Store};
+
+use life::Life;
 
 /// What happens to an instance while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,6 +68,26 @@ impl Clock for Still {
     }
 }
 
+/// The beginning of 2030.
+const BEGINNING_MS: Millis = 1_893_456_000_000;
+
+/// What will happen to an instance at a certain time.
+#[derive(Debug)]
+enum Planned {
+    Message(record::Message),
+    Cancel(String),
+}
+
+/// An attempt whose end has not been looked at.
+#[derive(Debug)]
+struct Pending {
+    ends_at_ms: Millis,
+    luck: u64,
+    location: Location,
+    number: u32,
+    end: AttemptEnd,
+}
+
 /// Runs instances of one workflow in virtual time.
 pub struct Harness<W> {
     store: Store,
@@ -71,10 +95,17 @@ pub struct Harness<W> {
     definition: Definition,
     plan: Plan,
     seed: u64,
+    /// Attempts end at one of so many points in time, so far apart.
+    spread: Option<(u64, Duration)>,
+    audited: bool,
     commits: u64,
     arrivals: u64,
-    /// Attempts that were begun and not looked at: location, number, how it ended.
-    ended: VecDeque<(Location, u32, AttemptEnd)>,
+    cancelled_attempts: u64,
+    at_crash: BTreeMap<String, Entry>,
+    pending: Vec<Pending>,
+    planned: BTreeMap<(Millis, u64), (InstanceId, Planned)>,
+    /// Who was asked to end, and why. It is asked again after a crash, until it is recorded.
+    cancelled: BTreeMap<InstanceId, String>,
     runtime: tokio::runtime::Runtime,
     workflow: std::marker::PhantomData<fn() -> W>,
 }
@@ -82,7 +113,7 @@ pub struct Harness<W> {
 impl<W: Workflow> Harness<W> {
     /// A harness at the beginning of 2030, following `plan`.
     pub fn new(plan: Plan, seed: u64) -> Self {
-        let clock = Arc::new(Still(AtomicU64::new(1_893_456_000_000)));
+        let clock = Arc::new(Still(AtomicU64::new(BEGINNING_MS)));
         let options = OpenOptions::new().clock(Arc::<Still>::clone(&clock));
         let store = options
             .open_engine(Arc::new(Memory::new()))
@@ -97,11 +128,60 @@ impl<W: Workflow> Harness<W> {
             definition: Definition::of::<W>(),
             plan,
             seed,
+            spread: None,
+            audited: false,
             commits: 0,
             arrivals: 0,
-            ended: VecDeque::new(),
+            cancelled_attempts: 0,
+            at_crash: BTreeMap::new(),
+            pending: Vec::new(),
+            planned: BTreeMap::new(),
+            cancelled: BTreeMap::new(),
             runtime: runtime.expect("a runtime of one thread can be made"),
             workflow: std::marker::PhantomData,
+        }
+    }
+
+    /// Attempts end at one of `points` in time, `apart` from each other, as the seed says; those that end together
+    /// become one commit. Otherwise attempts end at once, each in a commit of its own.
+    #[must_use]
+    pub fn spread(mut self, points: u64, apart: Duration) -> Self {
+        self.spread = Some((points.max(1), apart));
+        self
+    }
+
+    /// Whenever the instance rests, it is loaded a second time to see that this writes nothing.
+    #[must_use]
+    pub fn audited(mut self) -> Self {
+        self.audited = true;
+        self
+    }
+
+    /// The same store under other code of the same name: what a deploy does.
+    ///
+    /// # Panics
+    ///
+    /// If the name is another one.
+    #[must_use]
+    pub fn deploy<V: Workflow>(self) -> Harness<V> {
+        assert_eq!(W::NAME, V::NAME, "other code of the same workflow has the same name");
+        Harness {
+            definition: Definition::of::<V>(),
+            workflow: std::marker::PhantomData,
+            store: self.store,
+            clock: self.clock,
+            plan: self.plan,
+            seed: self.seed,
+            spread: self.spread,
+            audited: self.audited,
+            commits: self.commits,
+            arrivals: self.arrivals,
+            cancelled_attempts: self.cancelled_attempts,
+            at_crash: self.at_crash,
+            pending: self.pending,
+            planned: self.planned,
+            cancelled: self.cancelled,
+            runtime: self.runtime,
         }
     }
 
@@ -128,21 +208,66 @@ impl<W: Workflow> Harness<W> {
     where
         W: Accepts<M>,
     {
+        let message = self.message(message);
+        self.deliver(&self.namespace(id), &message);
+    }
+
+    /// Sends a message to an instance when this much time has passed, if it still runs then.
+    pub fn send_after<M: Message>(&mut self, id: &str, after: Duration, message: &M)
+    where
+        W: Accepts<M>,
+    {
+        let message = self.message(message);
+        self.plan_after(id, after, Planned::Message(message));
+    }
+
+    /// Asks an instance to end.
+    pub fn cancel(&mut self, id: &str, reason: &str) {
+        self.plan_after(id, Duration::ZERO, Planned::Cancel(reason.to_owned()));
+    }
+
+    /// Asks an instance to end when this much time has passed.
+    pub fn cancel_after(&mut self, id: &str, after: Duration, reason: &str) {
+        self.plan_after(id, after, Planned::Cancel(reason.to_owned()));
+    }
+
+    fn plan_after(&mut self, id: &str, after: Duration, planned: Planned) {
+        let at = self.clock.now_ms() + u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        let number = self.planned.keys().map(|(_, number)| number + 1).max().unwrap_or(0);
+        let instance = self.namespace(id).instance().clone();
+        self.planned.insert((at, number), (instance, planned));
+    }
+
+    fn message<M: Message>(&mut self, message: &M) -> record::Message {
         self.arrivals += 1;
-        let namespace = self.namespace(id);
-        let message = record::Message {
+        record::Message {
             name: M::NAME.to_owned(),
             id: MessageId::new(format!("message-{}", self.arrivals)).expect("a number is an id"),
             payload: self.store.codecs().pack(message).expect("the message can be stored"),
             sent_at_ms: self.clock.now_ms(),
-        };
+        }
+    }
+
+    fn deliver(&self, namespace: &Namespace, message: &record::Message) {
+        let number = message.id.to_string();
+        let number = number.rsplit('-').next().and_then(|number| number.parse().ok());
         let arrival = storage::key::Arrival {
             epoch: 1,
-            number: self.arrivals,
+            number: number.expect("ids of this harness end with a number"),
         };
         let mut commit = Commit::new(namespace.shard());
-        commit.deliver(&namespace, arrival, &message);
+        commit.deliver(namespace, arrival, message);
         self.write(commit).expect("a message is accepted");
+    }
+
+    /// How many messages wait to be taken.
+    pub fn inbox_len(&self, id: &str) -> usize {
+        self.inbox(&self.namespace(id)).len()
+    }
+
+    /// Attempts that were cancelled because nobody waited for them any more.
+    pub fn cancelled_attempts(&self) -> u64 {
+        self.cancelled_attempts
     }
 
     /// Moves the time on.
@@ -169,103 +294,31 @@ impl<W: Workflow> Harness<W> {
             .store
             .snapshot(namespace.shard())
             .expect("a store in memory can be read");
+        let mut names = Vec::new();
+        let listed = namespace.list(&*snapshot, Rows::Names, &mut |_, row| {
+            names.push(row.decode::<record::Name>()?.0);
+            Ok(())
+        });
+        listed.expect("names can be read");
+        let name = |index: &u32| names[*index as usize].clone();
+        let text = |segment: &Segment| match segment {
+            Segment::Name(index) => name(index),
+            Segment::Iteration { name: index, number } => format!("{}~{number}", name(index)),
+        };
         let listed = namespace.list(&*snapshot, Rows::History(&Location::root()), &mut |local, row| {
-            history.insert(format!("{local:?}"), row.decode::<Entry>()?);
+            if let Local::History(location) = local {
+                let path: Vec<_> = location.segments().iter().map(text).collect();
+                history.insert(path.join("/"), row.decode::<Entry>()?);
+            }
             Ok(())
         });
         listed.expect("a history can be read");
         history
     }
 
-    /// One stay of the instance in memory.
-    fn life(&mut self, id: &str) -> Result<Life, Divergence> {
-        self.ended.clear();
-        let namespace = self.namespace(id);
-        let Some(mut execution) = self.load(&namespace) else {
-            return Ok(Life::Over);
-        };
-        loop {
-            let turn = execution.turn(self.clock.now_ms())?;
-            for location in turn.cancel {
-                self.ended.retain(|(at, ..)| *at != location);
-            }
-            turn.begin.into_iter().for_each(|begin| self.attempt(begin));
-            if let Some(commit) = turn.commit {
-                self.commits += 1;
-                if self.plan == Plan::CrashBefore(self.commits) {
-                    return Ok(Life::Lost);
-                }
-                self.write(commit).expect("the commit of an instance is accepted");
-                if self.plan == Plan::CrashAfter(self.commits) {
-                    return Ok(Life::Lost);
-                }
-                if turn.ended {
-                    return Ok(Life::Over);
-                }
-                if execution.committed() {
-                    continue;
-                }
-            }
-            if !self.ended.is_empty() {
-                let (location, number, end) = self.next_ended();
-                execution.attempt_ended(&location, number, end, self.clock.now_ms());
-            } else if let Some(at) = turn.alarm_at_ms {
-                self.clock.0.fetch_max(at, Ordering::Relaxed);
-                if self.plan == Plan::Evict {
-                    return Ok(Life::Lost);
-                }
-            } else {
-                return Ok(Life::Rests);
-            }
-        }
-    }
-
-    fn load(&self, namespace: &Namespace) -> Option<Execution> {
-        let snapshot = self
-            .store
-            .snapshot(namespace.shard())
-            .expect("a store in memory can be read");
-        let loaded = actor::load_instance(namespace, &*snapshot).expect("an instance can be read")?;
-        if loaded.state.status.is_terminal() {
-            return None;
-        }
-        Some(Execution::new(
-            namespace.clone(),
-            loaded,
-            &self.definition,
-            self.store.codecs().clone(),
-        ))
-    }
-
-    /// Runs an attempt to its end. It has had its effect, whatever becomes of its result.
-    fn attempt(&mut self, begin: Begin) {
-        let Begin {
-            location,
-            number,
-            attempting,
-            timeout,
-        } = begin;
-        let end = self.runtime.block_on(async {
-            let guarded = futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(attempting));
-            match timeout {
-                Some(timeout) => match tokio::time::timeout(timeout, guarded).await {
-                    Ok(returned) => AttemptEnd::of(returned),
-                    Err(_) => AttemptEnd::TimedOut,
-                },
-                None => AttemptEnd::of(guarded.await),
-            }
-        });
-        self.ended.push_back((location, number, end));
-    }
-
-    /// Which of several ended attempts is looked at first: the same one whenever it is between the same ones.
-    fn next_ended(&mut self) -> (Location, u32, AttemptEnd) {
-        let luck = |location: &Location, number: u32| {
-            xxh3_64_with_seed(format!("{location:?} {number}").as_bytes(), self.seed)
-        };
-        let chosen = (0..self.ended.len()).min_by_key(|at| luck(&self.ended[*at].0, self.ended[*at].1));
-        let at = chosen.expect("there is one");
-        self.ended.remove(at).expect("the position was just found")
+    /// What was recorded when the process died.
+    pub fn at_crash(&self) -> &BTreeMap<String, Entry> {
+        &self.at_crash
     }
 
     fn end(&self, id: &str) -> End<W::Output> {
@@ -320,6 +373,8 @@ pub fn in_every_mode<W: Workflow, T: PartialEq + std::fmt::Debug>(
 ) -> T {
     let mut live = Harness::new(Plan::Live, seed);
     let expected = script(&mut live);
+    let audited = script(&mut Harness::new(Plan::Live, seed).audited());
+    assert!(audited == expected, "loading it again made a difference: {audited:?}");
     let crashes = (1..=live.commits()).flat_map(|commit| [Plan::CrashBefore(commit), Plan::CrashAfter(commit)]);
     for plan in std::iter::once(Plan::Evict).chain(crashes) {
         let found = script(&mut Harness::new(plan, seed));
@@ -338,11 +393,4 @@ impl<W> std::fmt::Debug for Harness<W> {
             .field("seed", &self.seed)
             .finish_non_exhaustive()
     }
-}
-
-/// How a stay in memory ended.
-enum Life {
-    Over,
-    Rests,
-    Lost,
 }

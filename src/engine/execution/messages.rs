@@ -4,7 +4,7 @@ use crate::clock::Millis;
 use crate::engine::execution::Execution;
 use crate::engine::request::ReceiveRequest;
 use crate::location::Location;
-use crate::storage::record::EntryKind;
+use crate::storage::record::{EntryKind, Message};
 
 /// A wait for messages that the code is in.
 #[derive(Debug)]
@@ -33,44 +33,58 @@ impl Execution {
         });
     }
 
-    /// Gives messages to those who wait for them, in the order of waiting; a message that is there wins over a time
-    /// that is over. Whoever has to wait on, and not for ever, is recorded with the time.
+    /// Gives messages to the first of those who wait for them; a message that is there wins over a time that is over.
+    /// Whoever has to wait on, and not for ever, is recorded with the time.
+    ///
+    /// One at a time, and before all else in the commit: what was delivered earlier could make the code drop a wait,
+    /// and a message that a dropped wait had taken would be lost.
     pub(crate) fn take_messages(&mut self, now: Millis) {
+        let mut served = false;
         for waiting in std::mem::take(&mut self.waiting) {
-            let mut taken = Vec::new();
-            while taken.len() < waiting.request.most {
-                let wanted = |name: &str| waiting.request.names.contains(&name);
-                let Some(at) = self.inbox.iter().position(|(_, message)| wanted(&message.name)) else {
-                    break;
-                };
-                let (arrival, message) = self.inbox.remove(at).expect("the position was just found");
-                self.taken.push(arrival);
-                taken.push(message);
+            let there = self.position(&waiting.request);
+            if there.is_some() && served {
+                self.waiting.push(waiting);
+                continue;
             }
+            let taken = self.take(&waiting.request);
             let Waiting { location, until_ms, .. } = &waiting;
-            if !taken.is_empty() || until_ms.is_some_and(|until| until <= now) {
-                self.finished.push((
-                    location.clone(),
-                    EntryKind::Receive {
-                        until_ms: *until_ms,
-                        taken,
-                    },
-                ));
+            let (gives_up, until_ms) = (until_ms.is_some_and(|until| until <= now), *until_ms);
+            if !taken.is_empty() {
+                served = true;
+                let kind = EntryKind::Receive { until_ms, taken };
+                self.finished.insert(0, (location.clone(), kind));
+                continue;
+            }
+            let kind = EntryKind::Receive { until_ms, taken };
+            if gives_up {
+                self.finished.push((location.clone(), kind));
                 continue;
             }
             let mut journal = self.journal.lock();
             if until_ms.is_some() && !journal.entries.contains_key(location) {
-                journal.record(
-                    location,
-                    EntryKind::Receive {
-                        until_ms: *until_ms,
-                        taken,
-                    },
-                    None,
-                );
+                journal.record(location, kind, None);
             }
             drop(journal);
             self.waiting.push(waiting);
         }
+    }
+
+    /// Takes what a wait asks for out of the inbox, as far as it is there.
+    fn take(&mut self, request: &ReceiveRequest) -> Vec<Message> {
+        let mut taken = Vec::new();
+        while taken.len() < request.most
+            && let Some(at) = self.position(request)
+            && let Some((arrival, message)) = self.inbox.remove(at)
+        {
+            self.taken.push(arrival);
+            taken.push(message);
+        }
+        taken
+    }
+
+    /// Where the next message is that a wait asks for.
+    fn position(&self, request: &ReceiveRequest) -> Option<usize> {
+        let wanted = |name: &str| request.names.contains(&name);
+        self.inbox.iter().position(|(_, message)| wanted(&message.name))
     }
 }

@@ -16,7 +16,11 @@ impl Execution {
         for (location, kind) in std::mem::take(&mut self.finished) {
             let order = self.state.completions;
             self.state.completions += 1;
-            self.journal.lock().record(&location, kind, Some(completed(order, now)));
+            let mut journal = self.journal.lock();
+            // Time goes on with the order, also when the clock was set back.
+            let at_ms = now.max(journal.now_ms);
+            journal.record(&location, kind, Some(completed(order, at_ms)));
+            drop(journal);
             self.committing.push(location);
         }
         let (status, alarm) = (self.status(), self.alarm());
@@ -35,7 +39,7 @@ impl Execution {
     pub(crate) fn end(&mut self, result: Result<Payload>, now: Millis) -> Commit {
         let status = match &result {
             Ok(_) => Status::Completed,
-            Err(error) if error.failure().kind == FailureKind::Cancelled => Status::Cancelled,
+            Err(_) if self.is_cancelled() => Status::Cancelled,
             Err(_) => Status::Failed,
         };
         let mut commit = self.commit(status, None, now);
@@ -47,6 +51,13 @@ impl Execution {
             }
         };
         commit
+    }
+
+    /// Whether the code was told to end; what it returned then may have other words for it.
+    fn is_cancelled(&self) -> bool {
+        let journal = self.journal.lock();
+        let ended = journal.ended.as_ref();
+        ended.is_some_and(|failure| failure.kind == FailureKind::Cancelled)
     }
 
     fn status(&self) -> Status {
@@ -74,13 +85,19 @@ impl Execution {
         for (location, entry) in journal.take_dirty() {
             commit.set(&self.namespace, &Local::History(Cow::Borrowed(&location)), &entry);
         }
+        for id in std::mem::take(&mut journal.forgotten) {
+            if self.attempts.remove(&id).is_some() {
+                self.dirty_attempts.retain(|dirty| *dirty != id);
+                commit.delete(&self.namespace, &Local::Attempts(id));
+            }
+        }
         let entries = journal.entries_recorded();
         drop(journal);
         for id in std::mem::take(&mut self.dirty_attempts) {
             commit.set(&self.namespace, &Local::Attempts(id), &self.attempts[&id]);
         }
-        for arrival in self.taken.drain(..) {
-            commit.delete(&self.namespace, &Local::Inbox(arrival));
+        for arrival in &self.taken {
+            commit.delete(&self.namespace, &Local::Inbox(*arrival));
         }
         let before = self.state.clone();
         let revision = before.revision + 1;

@@ -27,13 +27,16 @@ impl AttemptEnd {
     pub(crate) fn of(returned: Result<Result<Payload, Failure>, Box<dyn std::any::Any + Send>>) -> Self {
         match returned {
             Ok(returned) => Self::Returned(returned),
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or_else(|| panic.downcast_ref::<&'static str>().copied());
-                Self::Panicked(text.unwrap_or("no message").to_owned())
-            }
+            Err(panic) => Self::Panicked(panic_text(&*panic)),
         }
     }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&'static str>().copied());
+    text.unwrap_or("no message").to_owned()
 }
 
 /// A step that the code waits for.
@@ -108,6 +111,7 @@ impl Execution {
             let timeout = step.options.timeout;
             self.held.push(Begin {
                 location: location.clone(),
+                path,
                 number,
                 attempting,
                 timeout,

@@ -56,13 +56,6 @@ impl JoinScope {
 
     fn declare(&self, names: &[&str]) -> std::result::Result<Vec<Scope>, Failure> {
         let mut journal = self.scope.journal().lock();
-        if !journal.entries.contains_key(&self.location) {
-            let branches = names
-                .iter()
-                .map(|name| ((*name).to_owned(), BranchStatus::Running))
-                .collect();
-            journal.note(&self.location, EntryKind::Join { branches });
-        }
         let mut scopes = Vec::with_capacity(names.len());
         for name in names {
             let location = journal.locate(&self.location, name)?;
@@ -74,10 +67,23 @@ impl JoinScope {
             }
             scopes.push(self.scope.inside(location));
         }
+        match journal.entries.get(&self.location).map(|entry| &entry.kind) {
+            Some(EntryKind::Join { branches }) => {
+                if !branches.iter().map(|(name, _)| name.as_str()).eq(names.iter().copied()) {
+                    journal.diverge(&self.location, &format!("join of {}", names.join(", ")));
+                }
+            }
+            Some(_) => {}
+            None => {
+                let running = |name: &&str| ((*name).to_owned(), BranchStatus::Running);
+                let branches = names.iter().map(running).collect();
+                journal.note(&self.location, EntryKind::Join { branches });
+            }
+        }
         Ok(scopes)
     }
 
-    /// A branch has ended.
+    /// A branch has ended. History may know already, and then must know the same.
     fn ended(&self, index: usize, completed: bool) {
         let status = if completed {
             BranchStatus::Completed
@@ -86,11 +92,19 @@ impl JoinScope {
         };
         let mut journal = self.scope.journal().lock();
         let entry = journal.entries.get(&self.location).map(|entry| entry.kind.clone());
-        if let Some(EntryKind::Join { mut branches }) = entry
-            && branches.get(index).is_some_and(|(_, before)| *before != status)
-        {
-            branches[index].1 = status;
-            journal.note(&self.location, EntryKind::Join { branches });
+        let Some(EntryKind::Join { mut branches }) = entry else {
+            return;
+        };
+        match branches.get_mut(index) {
+            Some((_, before @ (BranchStatus::Pending | BranchStatus::Running))) => {
+                *before = status;
+                journal.note(&self.location, EntryKind::Join { branches });
+            }
+            Some((name, before)) if *before != status => {
+                let asked = format!("join whose branch `{name}` ended as {status:?}").to_lowercase();
+                journal.diverge(&self.location, &asked);
+            }
+            _ => {}
         }
     }
 

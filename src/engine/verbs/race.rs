@@ -43,9 +43,6 @@ impl<W: 'static> Ctx<W> {
             let mut journal = scope.journal().lock();
             let location = journal.locate(scope.location(), name)?;
             journal.know(&location, "race")?;
-            if !journal.entries.contains_key(&location) {
-                journal.note(&location, EntryKind::Race { winner: None });
-            }
             location
         };
         let mut running = begin(scope, &location, branches.contestants())?;
@@ -70,6 +67,7 @@ impl<W: 'static> Ctx<W> {
         })
         .await;
         drop(running);
+        settle(scope, &location, winner.as_ref().map(|(name, _)| name.as_str()));
         let Some((name, value)) = winner else {
             let path = scope.journal().lock().names.path(&location);
             let failure = Failure::new(FailureKind::Branches, "every branch failed").at(path);
@@ -78,7 +76,6 @@ impl<W: 'static> Ctx<W> {
                 ..failure
             });
         };
-        settle(scope, &location, &name);
         Ok(Winner { name, value })
     }
 }
@@ -88,28 +85,43 @@ fn begin<'a, W, T>(
     location: &Location,
     branches: Vec<(String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)>,
 ) -> std::result::Result<Vec<(String, Running<'a, T>)>, Failure> {
-    let mut running = Vec::with_capacity(branches.len());
-    for (name, body) in branches {
-        let location = scope.journal().lock().locate(location, &name)?;
-        running.push((name, body(Ctx::new(scope.inside(location)))));
+    let mut scopes: Vec<Scope> = Vec::with_capacity(branches.len());
+    let mut journal = scope.journal().lock();
+    for (name, _) in &branches {
+        let inside = scope.inside(journal.locate(location, name)?);
+        if scopes.iter().any(|scope| scope.location() == inside.location()) {
+            let message = format!("two branches have the name `{name}`");
+            return Err(Failure::new(FailureKind::Misuse, message));
+        }
+        scopes.push(inside);
     }
-    Ok(running)
+    if !journal.entries.contains_key(location) {
+        journal.note(location, EntryKind::Race { winner: None });
+    }
+    drop(journal);
+    let begun = branches.into_iter().zip(scopes);
+    Ok(begun
+        .map(|((name, body), scope)| (name, body(Ctx::new(scope))))
+        .collect())
 }
 
 /// Records the winner, or compares it with the one that is recorded.
-fn settle(scope: &Scope, location: &Location, name: &str) {
+fn settle(scope: &Scope, location: &Location, winner: Option<&str>) {
     let mut journal = scope.journal().lock();
-    match journal.entries.get(location).map(|entry| entry.kind.clone()) {
-        Some(EntryKind::Race { winner: Some(recorded) }) if recorded != name => {
-            journal.diverge(location, "race with another winner");
+    let recorded = journal.entries.get(location).map(|entry| entry.kind.clone());
+    match (recorded, winner) {
+        (Some(EntryKind::Race { winner: Some(recorded) }), Some(winner)) if recorded == winner => {}
+        (Some(EntryKind::Race { winner: Some(_) }), Some(winner)) => {
+            journal.diverge(location, &format!("race with another winner, `{winner}`"));
         }
-        Some(EntryKind::Race { winner: Some(_) }) => {}
-        _ => journal.note(
+        (Some(EntryKind::Race { winner: Some(_) }), None) => journal.diverge(location, "race that nobody wins"),
+        (_, Some(winner)) => journal.note(
             location,
             EntryKind::Race {
-                winner: Some(name.to_owned()),
+                winner: Some(winner.to_owned()),
             },
         ),
+        (_, None) => {}
     }
 }
 

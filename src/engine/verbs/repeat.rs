@@ -7,12 +7,14 @@
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::task::Poll;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::engine::context::Ctx;
 use crate::engine::error::{Misuse, Result};
+use crate::engine::journal::SharedJournal;
 use crate::location::{Location, Segment};
 use crate::storage::payload::Payload;
 use crate::storage::record::{EntryKind, LoopState};
@@ -134,6 +136,7 @@ where
     {
         let codecs = self.ctx.scope().codecs().clone();
         let mut begun = self.begin(codecs.pack(&self.state)?)?;
+        resume(self.ctx.scope().journal().clone(), begun.recorded.clone()).await;
         if let Some(output) = &begun.recorded.output {
             return Ok(codecs.unpack(output)?);
         }
@@ -146,7 +149,9 @@ where
             })?;
             let ctx = Ctx::new(self.ctx.scope().inside(inside.clone()));
             let next = (self.body)(ctx, state).await?;
-            self.ctx.scope().journal().lock().leave(&inside);
+            let mut journal = self.ctx.scope().journal().lock();
+            journal.leave_iteration(&begun.location, &inside, iteration);
+            drop(journal);
             iteration += 1;
             match next {
                 Loop::Continue(next) => {
@@ -188,6 +193,8 @@ where
                     state,
                     kept_from: 0,
                     output: None,
+                    seen: journal.seen,
+                    now_ms: journal.now_ms,
                 };
                 journal.note(&location, EntryKind::Loop(recorded.clone()));
                 recorded
@@ -228,6 +235,21 @@ where
             }
             begun.recorded.kept_from = keep_from;
         }
+        begun.recorded.seen = journal.seen;
+        begun.recorded.now_ms = journal.now_ms;
         journal.note(&begun.location, EntryKind::Loop(begun.recorded.clone()));
     }
+}
+
+/// Waits until replay has come to where the state was recorded: what the loop does next, it did there.
+async fn resume(journal: SharedJournal, recorded: LoopState) {
+    std::future::poll_fn(|cx| {
+        let mut journal = journal.lock();
+        if journal.has_come_to(recorded.seen, recorded.now_ms, cx.waker()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }

@@ -12,6 +12,10 @@ impl<W> Ctx<W> {
     }
 
     /// A random number that is the same in replay: drawn from the instance, the run, and the place in the code.
+    ///
+    /// # Panics
+    ///
+    /// In a step or in another task: there, a draw would shift those of the function.
     pub fn random(&self) -> u64 {
         self.scope().draw()
     }

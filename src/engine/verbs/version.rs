@@ -53,10 +53,10 @@ impl<W> Ctx<W> {
         Ok(self.version(change, 2)? > 1)
     }
 
-    /// Accounts for an operation whose code is gone: history may have it here, whatever it was.
+    /// Accounts for an operation whose code is gone: history may have it here, whatever it was, with all that was
+    /// inside it. A wait for a message goes by the name of the message.
     pub fn removed(&self, name: &str) -> Result<(), Failure> {
         let mut journal = self.scope().journal().lock();
-        let location = journal.locate(self.scope().location(), name)?;
-        Ok(journal.remove(&location)?)
+        Ok(journal.remove(self.scope().location(), name)?)
     }
 }

@@ -117,6 +117,10 @@ pub struct LoopState {
     pub kept_from: u64,
     /// What the loop broke with.
     pub output: Option<Payload>,
+    /// Completions that the code had seen when this was recorded: where replay takes the state up.
+    pub seen: u64,
+    /// What the code read as the time then.
+    pub now_ms: Millis,
 }
 
 /// How far a branch has got.

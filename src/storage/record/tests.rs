@@ -149,10 +149,13 @@ fn entries_of_every_kind() {
         state: payload(),
         kept_from: 5,
         output: Some(payload()),
+        seen: 6,
+        now_ms: 7,
     };
     begun(
         EntryKind::Loop(state),
-        "03 1400000000000000 07000000 04 63616263 0500000000000000 01 07000000 04 63616263",
+        "03 1400000000000000 07000000 04 63616263 0500000000000000 01 07000000 04 63616263 \
+         0600000000000000 0700000000000000",
     );
     let branches = vec![("a".into(), BranchStatus::Running), ("b".into(), BranchStatus::Failed)];
     begun(EntryKind::Join { branches }, "04 02 0161 01 0162 03");

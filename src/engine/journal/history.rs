@@ -1,0 +1,160 @@
+//! What is recorded: changing it, leaving parts of it behind, and removing them.
+
+use crate::engine::error::Misuse;
+use crate::engine::journal::{Journal, Op, Outcome, Progress, deliver};
+use crate::location::{Location, Segment};
+use crate::storage::record::{Completed, Entry, EntryKind};
+
+impl Journal {
+    /// Records how an operation stands that the code has asked for.
+    pub(crate) fn record(&mut self, location: &Location, kind: EntryKind, completed: Option<Completed>) {
+        let id = self.entries.get(location).map_or_else(
+            || {
+                self.last_id += 1;
+                self.last_id
+            },
+            |entry| entry.id,
+        );
+        self.entries.insert(location.clone(), Entry { id, completed, kind });
+        self.dirty.push(location.clone());
+    }
+
+    /// Records an entry that nothing waits for: a version, a loop, a join. It is written with the next commit.
+    pub(crate) fn note(&mut self, location: &Location, kind: EntryKind) {
+        self.record(location, kind, None);
+    }
+
+    /// Entries in all.
+    pub(crate) fn entries_recorded(&self) -> u64 {
+        (self.entries.len() + self.settled.len()) as u64
+    }
+
+    /// What was recorded since the last call, each entry once.
+    pub(crate) fn take_dirty(&mut self) -> Vec<(Location, Entry)> {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.sort();
+        dirty.dedup();
+        let found = |location: Location| {
+            let entry = self
+                .entries
+                .get(&location)
+                .or_else(|| self.settled.get(&location))?
+                .clone();
+            Some((location, entry))
+        };
+        dirty.into_iter().filter_map(found).collect()
+    }
+
+    /// Accounts for what is recorded at and below a name and whose code is gone.
+    ///
+    /// Waits for messages have numbered places. If nothing is recorded at the name itself, the next of these is
+    /// stepped over, recorded or not: so an instance that never had it counts as one that did.
+    pub(crate) fn remove(&mut self, scope: &Location, name: &str) -> Result<(), Misuse> {
+        let location = self.locate(scope, name)?;
+        self.refuse_second(&location, "removed")?;
+        let named = self.entries.range(location.clone()..).next();
+        if named.is_some_and(|(at, _)| at.is_at_or_below(&location)) {
+            self.settle(&location);
+        } else {
+            let numbered = self.locate_next(scope, name)?;
+            self.settle(&numbered);
+        }
+        let (kind, shielded, progress) = ("removed", false, Progress::Over);
+        self.add(
+            &location,
+            Op {
+                kind,
+                shielded,
+                progress,
+            },
+        );
+        Ok(())
+    }
+
+    /// Leaves the iterations of a loop behind that come before `end`.
+    pub(crate) fn leave_iterations(&mut self, loop_at: &Location, name: u32, end: u64) {
+        let depth = loop_at.segments().len();
+        let over = |at: &&Location| {
+            let segment = at.segments().get(depth);
+            matches!(segment, Some(Segment::Iteration { name: of, number }) if *of == name && *number < end)
+        };
+        let below = self.entries.range(loop_at.clone()..).map(|(at, _)| at);
+        let gone = below.take_while(|at| at.is_at_or_below(loop_at)).filter(over);
+        let gone = gone.cloned().collect();
+        self.put_away(gone);
+    }
+
+    /// Removes the history at and below a location for good.
+    pub(crate) fn trim(&mut self, location: &Location) {
+        self.leave(location);
+        let below = self.settled.range(location.clone()..);
+        let gone: Vec<_> = below
+            .map(|(at, _)| at)
+            .take_while(|at| at.is_at_or_below(location))
+            .cloned()
+            .collect();
+        for at in gone {
+            let entry = self.settled.remove(&at);
+            self.forgotten.extend(entry.map(|entry| entry.id));
+        }
+        self.trimmed.push(location.clone());
+    }
+
+    /// An iteration of a loop is over.
+    pub(crate) fn leave_iteration(&mut self, loop_at: &Location, iteration: &Location, number: u64) {
+        self.leave(iteration);
+        self.left.insert(loop_at.clone(), number + 1);
+    }
+
+    /// Leaves everything at and below a location behind. What is still asked for there is
+    /// a future that outlived its iteration, which replay would not know; it ends with an error.
+    fn leave(&mut self, location: &Location) {
+        let known = self.ops.range(location.clone()..).map(|(at, _)| at);
+        let known: Vec<_> = known.take_while(|at| at.is_at_or_below(location)).cloned().collect();
+        for at in known {
+            let Some(mut op) = self.ops.remove(&at) else { continue };
+            let outlived = Outcome::Ended(Misuse::OutlivedIteration.into());
+            if deliver(&mut op, outlived) {
+                self.waiting -= 1;
+                self.fresh.retain(|(asked, _)| *asked != at);
+                self.dropped.push(at.clone());
+            }
+            // With its operation gone the entry would count as unasked, so it goes first.
+            if let Some(entry) = self.entries.remove(&at) {
+                self.settled.insert(at, entry);
+            }
+        }
+        self.settle(location);
+        let counted = self.counters.range(location.clone()..).map(|(at, _)| at);
+        let counted: Vec<_> = counted.take_while(|at| at.is_at_or_below(location)).cloned().collect();
+        for at in counted {
+            self.counters.remove(&at);
+        }
+        let left = self.left.range(location.clone()..).map(|(at, _)| at);
+        let left: Vec<_> = left.take_while(|at| at.is_at_or_below(location)).cloned().collect();
+        for at in left {
+            self.left.remove(&at);
+        }
+    }
+
+    /// Puts away what is recorded at and below a location.
+    fn settle(&mut self, location: &Location) {
+        let below = self.entries.range(location.clone()..).map(|(at, _)| at);
+        let gone = below.take_while(|at| at.is_at_or_below(location)).cloned().collect();
+        self.put_away(gone);
+    }
+
+    /// Puts entries away that have nothing more to say.
+    fn put_away(&mut self, gone: Vec<Location>) {
+        for at in gone {
+            self.unasked -= usize::from(!self.is_known(&at));
+            if let Some(entry) = self.entries.remove(&at) {
+                self.settled.insert(at, entry);
+            }
+        }
+        if !self.undelivered.is_empty() {
+            let settled = &self.settled;
+            self.undelivered.retain(|at| !settled.contains_key(at));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! One stay of an instance in memory: turns, commits, and what happens between them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::{BEGINNING_MS, End, Harness, Pending, Plan, Planned};
+use crate::actor;
+use crate::clock::{Clock, Millis};
+use crate::engine::{AttemptEnd, Begin, Divergence, Execution, Turn, Workflow};
+use crate::storage::Namespace;
+use crate::storage::key::Arrival;
+use crate::storage::record::Message;
+
+/// How a stay in memory ended.
+pub(super) enum Life {
+    Over,
+    Rests,
+    Lost,
+}
+
+impl<W: Workflow> Harness<W> {
+    /// One stay of the instance in memory.
+    pub(super) fn life(&mut self, id: &str) -> Result<Life, Divergence> {
+        self.pending.clear();
+        let namespace = self.namespace(id);
+        let Some(mut execution) = self.load(&namespace, false) else {
+            return Ok(Life::Over);
+        };
+        if let Some(reason) = self.cancelled.get(namespace.instance()) {
+            execution.cancel(reason);
+        }
+        loop {
+            let turn = execution.turn(self.clock.now_ms())?;
+            let (ended, alarm_at_ms) = (turn.ended, turn.alarm_at_ms);
+            match self.commit(&namespace, turn) {
+                Committed::Lost => return Ok(Life::Lost),
+                Committed::Durable if ended => return Ok(Life::Over),
+                Committed::Durable if execution.committed() => continue,
+                _ => {}
+            }
+            if self.audited {
+                self.audit(&namespace);
+            }
+            if self.happen(&namespace, &mut execution) {
+                continue;
+            }
+            let Some(at) = self.next_at_ms(&namespace, alarm_at_ms) else {
+                return Ok(Life::Rests);
+            };
+            let before = self.clock.0.fetch_max(at, Ordering::Relaxed);
+            if self.plan == Plan::Evict && before < at {
+                return Ok(Life::Lost);
+            }
+            self.happen(&namespace, &mut execution);
+        }
+    }
+
+    /// Runs the function of an instance through its whole history again, also if it has ended, and writes nothing.
+    /// None if it does not come to an end that way.
+    pub fn replay(&self, id: &str) -> Result<Option<End<W::Output>>, Divergence> {
+        let mut execution = self.load(&self.namespace(id), true).expect("the instance exists");
+        let output = |payload| self.store.codecs().unpack(&payload).expect("the output is of its type");
+        Ok(execution.advance()?.map(|ended| match ended {
+            Ok(payload) => End::Completed(output(payload)),
+            Err(error) => End::Failed(error.failure().clone()),
+        }))
+    }
+
+    fn load(&self, namespace: &Namespace, over: bool) -> Option<Execution> {
+        let snapshot = self
+            .store
+            .snapshot(namespace.shard())
+            .expect("a store in memory can be read");
+        let loaded = actor::load_instance(namespace, &*snapshot).expect("an instance can be read")?;
+        if loaded.state.status.is_terminal() && !over {
+            return None;
+        }
+        Some(Execution::new(
+            namespace.clone(),
+            loaded,
+            &self.definition,
+            self.store.codecs().clone(),
+        ))
+    }
+
+    pub(super) fn inbox(&self, namespace: &Namespace) -> VecDeque<(Arrival, Message)> {
+        let snapshot = self
+            .store
+            .snapshot(namespace.shard())
+            .expect("a store in memory can be read");
+        actor::load_inbox(namespace, &*snapshot).expect("an inbox can be read")
+    }
+
+    /// Does what a turn asks for.
+    fn commit(&mut self, namespace: &Namespace, turn: Turn) -> Committed {
+        for location in turn.cancel {
+            let before = self.pending.len();
+            self.pending.retain(|pending| pending.location != location);
+            self.cancelled_attempts += (before - self.pending.len()) as u64;
+        }
+        turn.begin.into_iter().for_each(|begin| self.attempt(begin));
+        let Some(commit) = turn.commit else {
+            return Committed::Nothing;
+        };
+        self.commits += 1;
+        if self.plan == Plan::CrashBefore(self.commits) {
+            self.at_crash = self.history(namespace.instance().as_str());
+            return Committed::Lost;
+        }
+        self.write(commit).expect("the commit of an instance is accepted");
+        if self.plan == Plan::CrashAfter(self.commits) {
+            self.at_crash = self.history(namespace.instance().as_str());
+            return Committed::Lost;
+        }
+        Committed::Durable
+    }
+
+    /// A replay that changes nothing writes nothing.
+    fn audit(&self, namespace: &Namespace) {
+        let mut again = self.load(namespace, false).expect("the instance has not ended");
+        let turn = again.turn(self.clock.now_ms());
+        let turn = turn.unwrap_or_else(|divergence| panic!("loaded again, seed {}: {divergence}", self.seed));
+        assert!(
+            turn.commit.is_none(),
+            "loaded again at rest it wrote something; seed {}",
+            self.seed
+        );
+    }
+
+    /// What is due happens. Tells whether there was anything.
+    fn happen(&mut self, namespace: &Namespace, execution: &mut Execution) -> bool {
+        let planned = self.planned_happens(namespace, execution);
+        let now = self.clock.now_ms();
+        let mut ended = 0;
+        while let Some(pending) = self.next_pending(now) {
+            let Pending {
+                location, number, end, ..
+            } = pending;
+            execution.attempt_ended(&location, number, end, now);
+            ended += 1;
+            if self.spread.is_none() {
+                break;
+            }
+        }
+        planned || ended > 0
+    }
+
+    fn planned_happens(&mut self, namespace: &Namespace, execution: &mut Execution) -> bool {
+        let now = self.clock.now_ms();
+        let due = self
+            .planned
+            .iter()
+            .filter(|((at, _), (instance, _))| *at <= now && instance == namespace.instance());
+        let due: Vec<_> = due.map(|(key, _)| *key).collect();
+        let any = !due.is_empty();
+        for key in due {
+            match self.planned.remove(&key) {
+                Some((_, Planned::Message(message))) => self.deliver(namespace, &message),
+                Some((instance, Planned::Cancel(reason))) => {
+                    execution.cancel(&reason);
+                    self.cancelled.insert(instance, reason);
+                }
+                None => {}
+            }
+        }
+        if any {
+            execution.refresh_inbox(self.inbox(namespace));
+        }
+        any
+    }
+
+    fn next_at_ms(&self, namespace: &Namespace, alarm_at_ms: Option<Millis>) -> Option<Millis> {
+        let attempts = self.pending.iter().map(|pending| pending.ends_at_ms);
+        let planned = self
+            .planned
+            .iter()
+            .filter(|(_, (instance, _))| instance == namespace.instance());
+        let planned = planned.map(|((at, _), _)| *at);
+        attempts.chain(planned).chain(alarm_at_ms).min()
+    }
+
+    /// Runs an attempt to its end. It has had its effect, whatever becomes of its result.
+    fn attempt(&mut self, begin: Begin) {
+        let Begin {
+            location,
+            path,
+            number,
+            attempting,
+            timeout,
+        } = begin;
+        let end = self.runtime.block_on(async {
+            let guarded = futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(attempting));
+            match timeout {
+                Some(timeout) => match tokio::time::timeout(timeout, guarded).await {
+                    Ok(returned) => AttemptEnd::of(returned),
+                    Err(_) => AttemptEnd::TimedOut,
+                },
+                None => AttemptEnd::of(guarded.await),
+            }
+        });
+        let now = self.clock.now_ms();
+        let ends_at_ms = self.spread.map_or(now, |(points, apart)| {
+            let point = self.luck(&path, number) % points;
+            let after = point * u64::try_from(apart.as_millis()).unwrap_or(u64::MAX);
+            now.max(BEGINNING_MS.saturating_add(after))
+        });
+        self.pending.push(Pending {
+            ends_at_ms,
+            luck: self.luck(&path, number),
+            location,
+            number,
+            end,
+        });
+    }
+
+    /// The same whenever it is asked about the same attempt.
+    fn luck(&self, path: &str, number: u32) -> u64 {
+        xxh3_64_with_seed(format!("{path} {number}").as_bytes(), self.seed)
+    }
+
+    /// Which of the attempts that have ended by now is looked at first.
+    fn next_pending(&mut self, now: Millis) -> Option<Pending> {
+        let due = self
+            .pending
+            .iter()
+            .enumerate()
+            .filter(|(_, pending)| pending.ends_at_ms <= now);
+        let chosen = due.min_by_key(|(_, pending)| (pending.ends_at_ms, pending.luck));
+        let at = chosen.map(|(at, _)| at)?;
+        Some(self.pending.remove(at))
+    }
+}
+
+/// What became of the commit of a turn.
+enum Committed {
+    Nothing,
+    Durable,
+    Lost,
+}
