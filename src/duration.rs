@@ -143,4 +143,15 @@ mod tests {
         assert!(matches!("99999999w".into_duration(), Err(InvalidDuration::TooLong(_))));
         assert!(Duration::MAX.into_duration().is_err());
     }
+
+    #[test]
+    fn agrees_with_the_table_that_the_macros_agree_with() {
+        let table = include_str!("../tests/durations.txt");
+        let rows = table.lines().filter(|line| !line.starts_with('#'));
+        for row in rows {
+            let (text, meaning) = row.split_once('|').expect("a row has two cells");
+            let parsed = text.into_duration().ok().map(|duration| duration.as_millis());
+            assert_eq!(parsed, meaning.trim().parse().ok(), "{text:?}");
+        }
+    }
 }

@@ -73,11 +73,16 @@ pub mod testing;
 
 pub use duration::{IntoDuration, InvalidDuration};
 pub use engine::{
-    Accepts, Attempt, Backoff, Branch, Branches, Contestants, Ctx, Divergence, IntoWork, Loop, Message, Receive,
-    ReceiveMany, Repeat, Result, Retry, Sleep, Step, TryStep, Winner, Within, Workflow, WorkflowError, branch,
+    Accepts, Activity, Attempt, Backoff, Branch, Branches, Contestants, Ctx, Divergence, IntoWork, Loop, Message,
+    Receive, ReceiveMany, Repeat, Result, Retry, Sleep, Step, TryStep, Winner, Within, Workflow, WorkflowError, branch,
     critical, ok, rollback,
 };
+#[doc = include_str!("../docs/macros/message.md")]
 pub use everstep_macros::Message;
+#[doc = include_str!("../docs/macros/activity.md")]
+pub use everstep_macros::activity;
+#[doc = include_str!("../docs/macros/workflow.md")]
+pub use everstep_macros::workflow;
 pub use handle::{Error, Handle, Sent};
 pub use ids::{InstanceId, InvalidId, MessageId, Shard};
 pub use runtime::{Builder, Runtime};

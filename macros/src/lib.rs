@@ -1,20 +1,35 @@
-//! The macros of everstep. Use them through the `everstep` crate.
+//! The macros of everstep. Use them through the `everstep` crate, where they are documented with examples that run.
+//!
+//! One file for each macro; `function` is what the two attributes share, `options` is what stands in brackets, and
+//! `duration` reads durations as the runtime does.
+
+mod activity;
+mod duration;
+mod function;
+mod message;
+mod options;
+mod workflow;
 
 use proc_macro::TokenStream;
-use quote::quote;
-use syn::{DeriveInput, parse_macro_input};
 
-/// Makes a type a message that can be sent to an instance; its name is the name of the type.
-#[proc_macro_derive(Message)]
+/// Makes an `async fn` a workflow.
+#[proc_macro_attribute]
+pub fn workflow(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    or_error(workflow::expand(attribute.into(), item.into()))
+}
+
+/// Makes an `async fn` an activity.
+#[proc_macro_attribute]
+pub fn activity(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    or_error(activity::expand(attribute.into(), item.into()))
+}
+
+/// Makes a type a message.
+#[proc_macro_derive(Message, attributes(message))]
 pub fn message(input: TokenStream) -> TokenStream {
-    let input = parse_macro_input!(input as DeriveInput);
-    let name = &input.ident;
-    let text = name.to_string();
-    let (generics, arguments, bounds) = input.generics.split_for_impl();
-    quote! {
-        impl #generics ::everstep::Message for #name #arguments #bounds {
-            const NAME: &'static str = #text;
-        }
-    }
-    .into()
+    or_error(message::expand(input.into()))
+}
+
+fn or_error(expanded: syn::Result<proc_macro2::TokenStream>) -> TokenStream {
+    expanded.unwrap_or_else(|error| error.to_compile_error()).into()
 }

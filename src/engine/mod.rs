@@ -68,8 +68,8 @@ pub(crate) use execution::{AttemptEnd, Begin, Execution, Loaded, Turn};
 pub use message::Message;
 pub use retry::{Backoff, Retry};
 pub use verbs::{
-    Branch, Branches, Contestants, IntoWork, Loop, Receive, ReceiveMany, Repeat, Sleep, Step, TryStep, Winner, Within,
-    branch,
+    Activity, Branch, Branches, Contestants, IntoWork, Loop, Receive, ReceiveMany, Repeat, Sleep, Step, TryStep,
+    Winner, Within, branch,
 };
 pub(crate) use workflow::Definition;
 pub use workflow::{Accepts, Workflow};

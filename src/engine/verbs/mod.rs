@@ -1,5 +1,6 @@
 //! The verbs: what a workflow can ask for. One file each.
 
+mod activity;
 mod join;
 mod map;
 mod race;
@@ -11,6 +12,7 @@ mod step;
 mod tell;
 mod version;
 
+pub use activity::Activity;
 pub use join::{Branch, Branches, branch};
 pub use race::{Contestants, Winner};
 pub use receive::{Receive, ReceiveMany, Within};

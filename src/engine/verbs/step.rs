@@ -15,6 +15,7 @@ use crate::engine::error::{Misuse, WorkflowError};
 use crate::engine::operation::{Operation, Place};
 use crate::engine::request::{Request, StepOptions, StepRequest, Work};
 use crate::engine::retry::{Backoff, Retry};
+use crate::engine::scope::Scope;
 use crate::storage::payload::Codecs;
 use crate::storage::record::{EntryKind, Failure, FailureKind, StepOutcome};
 
@@ -74,14 +75,7 @@ impl<W> Ctx<W> {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        let codecs = self.scope().codecs().clone();
-        Step {
-            name: name.to_owned(),
-            operation: Operation::new(self.scope().clone(), Place::Named(name.to_owned())),
-            work: Some(erase(work, codecs)),
-            options: Ok(StepOptions::default()),
-            result: PhantomData,
-        }
+        Step::new(self.scope(), name, erase(work, self.scope().codecs().clone()))
     }
 }
 
@@ -97,6 +91,23 @@ fn erase<T: Serialize + Send + 'static, A>(mut work: impl IntoWork<T, A>, codecs
 }
 
 impl<T> Step<T> {
+    pub(super) fn new(scope: &Scope, name: &str, work: Work) -> Self {
+        Self {
+            name: name.to_owned(),
+            operation: Operation::new(scope.clone(), Place::Named(name.to_owned())),
+            work: Some(work),
+            options: Ok(StepOptions::default()),
+            result: PhantomData,
+        }
+    }
+
+    /// Records the step under this name instead: the same activity, run twice in one scope, needs two names.
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self.operation = Operation::new(self.operation.scope().clone(), Place::Named(name.to_owned()));
+        self
+    }
+
     fn option(mut self, set: impl FnOnce(&mut StepOptions)) -> Self {
         if let Ok(options) = &mut self.options {
             set(options);

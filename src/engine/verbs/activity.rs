@@ -1,0 +1,112 @@
+//! `ctx.run`: a step that is a function of its own, with a name, options and a stored input.
+
+use std::future::Future;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::engine::attempt::Attempt;
+use crate::engine::context::Ctx;
+use crate::engine::error::{Result, WorkflowError};
+use crate::engine::request::Work;
+use crate::engine::verbs::step::Step;
+use crate::storage::payload::{Codecs, Payload, PayloadError};
+
+/// An activity: a function with an effect, together with how it is tried.
+///
+/// Most activities are written with [`#[activity]`](macro@crate::activity), which implements this trait; implementing
+/// it by hand gives the same:
+///
+/// ```
+/// use everstep::{Activity, Attempt, Result, Step, ok};
+///
+/// struct Charge;
+///
+/// impl Activity for Charge {
+///     const NAME: &'static str = "charge";
+///     type Input = u32;
+///     type Output = String;
+///
+///     fn options(step: Step<String>) -> Step<String> {
+///         step.retries(5).timeout("30s")
+///     }
+///
+///     async fn run(attempt: Attempt, amount: u32) -> Result<String> {
+///         ok(format!("charged {amount} once, as {}", attempt.idempotency_key()))
+///     }
+/// }
+/// ```
+pub trait Activity: Send + Sync + 'static {
+    /// The name that a run of it is recorded under.
+    const NAME: &'static str;
+    /// What it is given. Every attempt gets one of its own, so it need not be `Clone`.
+    type Input: Serialize + DeserializeOwned + Send + 'static;
+    /// What it returns.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Sets the options that every run begins with; a caller's options come after them and win.
+    fn options(step: Step<Self::Output>) -> Step<Self::Output> {
+        step
+    }
+
+    /// Makes one attempt.
+    fn run(attempt: Attempt, input: Self::Input) -> impl Future<Output = Result<Self::Output>> + Send + 'static
+    where
+        Self: Sized;
+}
+
+impl<W> Ctx<W> {
+    /// Runs an activity, once: it is a [step](Ctx::step) whose name, work and options come from the activity.
+    ///
+    /// What is set on the call wins over what the activity says. To run the same activity twice in one scope, give the
+    /// second run another name.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, activity, ok};
+    /// #[activity(retries = 5, timeout = "30s")]
+    /// async fn charge(amount: u32) -> Result<String> {
+    ///     ok(format!("charged {amount}"))
+    /// }
+    ///
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<String> {
+    /// let first = ctx.run(charge, 20).await?;
+    /// let tip = ctx.run(charge, 2).named("charge the tip").retries(1).await?;
+    /// # ok(first + &tip) }
+    /// ```
+    pub fn run<A: Activity>(&self, _activity: A, input: A::Input) -> Step<A::Output> {
+        let work = attempts_at::<A>(input, self.scope().codecs().clone());
+        A::options(Step::new(self.scope(), A::NAME, work))
+    }
+}
+
+/// The input of an activity. A replayed run makes no attempt, so nothing is packed before the first one.
+enum Input<T> {
+    Given(T),
+    Packed(Payload),
+}
+
+impl<T: Serialize> Input<T> {
+    /// The input as every attempt reads it, the first one too: what does not survive being stored shows at once, and
+    /// not in the first retry.
+    fn packed(&mut self, codecs: &Codecs) -> std::result::Result<Payload, PayloadError> {
+        let packed = match self {
+            Self::Given(input) => codecs.pack(input)?,
+            Self::Packed(payload) => return Ok(payload.clone()),
+        };
+        *self = Self::Packed(packed.clone());
+        Ok(packed)
+    }
+}
+
+fn attempts_at<A: Activity>(input: A::Input, codecs: Codecs) -> Work {
+    let mut input = Input::Given(input);
+    Box::new(move |attempt| {
+        let packed = input.packed(&codecs);
+        let codecs = codecs.clone();
+        Box::pin(async move {
+            let input = codecs.unpack(&packed?)?;
+            let output = A::run(attempt, input).await.map_err(WorkflowError::into_failure)?;
+            Ok(codecs.pack(&output)?)
+        })
+    })
+}

@@ -1,0 +1,16 @@
+use everstep::{Ctx, Handle, Message, MessageId, Result, ok, workflow};
+use serde::{Deserialize, Serialize};
+
+#[derive(Message, Serialize, Deserialize)]
+struct Refund;
+
+#[workflow]
+async fn payment(_ctx: Ctx<Payment>) -> Result<()> {
+    ok(())
+}
+
+async fn refund(order: Handle<Payment>, id: MessageId) {
+    let _ = order.send(id, &Refund).await;
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use everstep::{Ctx, Result, ok, workflow};
+
+#[workflow]
+fn payment(_ctx: Ctx<Payment>) -> Result<()> {
+    ok(())
+}
+
+fn main() {}

@@ -1,0 +1,29 @@
+use everstep::{Ctx, Result, ok, workflow};
+
+#[workflow]
+async fn generic<T>(ctx: Ctx<Generic>, input: T) -> Result<()> {
+    ok(())
+}
+
+#[workflow]
+async fn returns_nothing(ctx: Ctx<ReturnsNothing>) {}
+
+#[workflow]
+async fn returns_no_result(ctx: Ctx<ReturnsNoResult>) -> u32 {
+    1
+}
+
+#[workflow]
+async unsafe fn dangerous(ctx: Ctx<Dangerous>) -> Result<()> {
+    ok(())
+}
+
+#[workflow]
+async fn Shouting(ctx: Ctx<Shouting>) -> Result<()> {
+    ok(())
+}
+
+#[workflow]
+struct NoFunction;
+
+fn main() {}
