@@ -153,6 +153,8 @@ fn records() -> Vec<Seed> {
                 state: payload.clone(),
                 kept_from: 5,
                 output: Some(payload.clone()),
+                seen: 6,
+                now_ms: 7,
             })),
         ),
         seed(
