@@ -68,8 +68,14 @@ impl Commit {
     }
 
     /// Sets a row in the namespace of an instance. Its state is set with [`Commit::set_state`].
+    ///
+    /// # Panics
+    ///
+    /// If the row is the state, or if the namespace lies in another shard: the commit would be one that no condition
+    /// guards.
     pub fn set<R: Record>(&mut self, namespace: &Namespace, local: &Local<'_>, record: &R) -> &mut Self {
-        debug_assert!(
+        self.check(namespace);
+        assert!(
             *local != Local::Meta(Meta::State),
             "the state is set together with its alarm"
         );
@@ -77,14 +83,21 @@ impl Commit {
         self
     }
 
-    /// Removes a row from the namespace of an instance.
+    /// Removes a row from the namespace of an instance. Its state goes only with all the rest ([`Commit::purge`]).
+    ///
+    /// # Panics
+    ///
+    /// If the row is the state, or if the namespace lies in another shard.
     pub fn delete(&mut self, namespace: &Namespace, local: &Local<'_>) -> &mut Self {
+        self.check(namespace);
+        assert!(*local != Local::Meta(Meta::State), "the state goes with all the rest");
         self.batch.delete_with(|out| namespace.key_into(local, out));
         self
     }
 
     /// Removes every entry of the history at `location` and below.
     pub fn delete_below(&mut self, namespace: &Namespace, location: &crate::location::Location) -> &mut Self {
+        self.check(namespace);
         let mut prefix = Vec::new();
         namespace.key_into(&Local::History(std::borrow::Cow::Borrowed(location)), &mut prefix);
         let (start, end) = key::below(&prefix);
@@ -96,6 +109,7 @@ impl Commit {
     /// Sets the state of an instance and moves its alarm along: from where the state before had it (`alarm_before`)
     /// to where this one has it.
     pub fn set_state(&mut self, namespace: &Namespace, alarm_before: Option<Millis>, state: &State) -> &mut Self {
+        self.check(namespace);
         let instance = namespace.instance().as_str();
         if let Some(at) = alarm_before
             && alarm_before != state.alarm_at_ms
@@ -119,6 +133,7 @@ impl Commit {
 
     /// Sets the listing row of an instance.
     pub fn set_index(&mut self, namespace: &Namespace, origin: &Origin, state: &State) -> &mut Self {
+        self.check(namespace);
         let row = IndexRow {
             workflow: origin.workflow.clone(),
             status: state.status,
@@ -132,6 +147,7 @@ impl Commit {
 
     /// Says that an instance has to run after a restart, or no longer has to.
     pub fn set_runnable(&mut self, namespace: &Namespace, runnable: Option<&Runnable>) -> &mut Self {
+        self.check(namespace);
         let key = Key::Runnable(self.shard, namespace.instance().as_str().into());
         match runnable {
             Some(runnable) => self.put(|out| key.pack_into(out), runnable),
@@ -142,6 +158,7 @@ impl Commit {
 
     /// Puts a message into the inbox of an instance that has not ended and has not seen it.
     pub fn deliver(&mut self, namespace: &Namespace, arrival: Arrival, message: &Message) -> &mut Self {
+        self.check(namespace);
         self.require(Condition::Open(namespace.instance().clone()));
         self.require(Condition::Unseen(namespace.instance().clone(), message.id.clone()));
         self.put(|out| namespace.key_into(&Local::Inbox(arrival), out), message);
@@ -157,6 +174,7 @@ impl Commit {
 
     /// Removes everything of an instance: namespace, dedup rows, alarm, listing row.
     pub fn purge(&mut self, namespace: &Namespace, origin: &Origin, state: &State) -> &mut Self {
+        self.check(namespace);
         let instance = namespace.instance().as_str();
         let (start, end) = key::below(namespace.prefix());
         self.batch.delete_range(&start, &end);
@@ -199,6 +217,14 @@ impl Commit {
         self.batch.clear();
         self.watched.clear();
         self.sweeps = false;
+    }
+
+    /// A commit is of one shard, and so are its conditions.
+    fn check(&self, namespace: &Namespace) {
+        assert!(
+            namespace.shard() == self.shard,
+            "the namespace lies in another shard than the commit"
+        );
     }
 
     fn put<R: Record>(&mut self, key: impl FnOnce(&mut Vec<u8>), record: &R) {

@@ -13,6 +13,7 @@
 //! **Invariant: after a failed write or sync nothing is acknowledged any more.** What the disk holds is then unknown
 //! and a second sync proves nothing, so the store stays poisoned until it is opened anew.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -166,6 +167,8 @@ pub(crate) struct Worker {
     group_bytes_max: usize,
     /// Requests in the group before.
     group_before: usize,
+    /// Requests that were taken out of the queue and belong to a later group, in order.
+    backlog: VecDeque<Request>,
     // Kept between groups, so that a group costs no allocation of its own.
     batches: Vec<Batch>,
     answers: Vec<(oneshot::Sender<Answer>, Answer)>,
@@ -191,6 +194,7 @@ impl Worker {
             failure: Arc::default(),
             group_bytes_max,
             group_before: 0,
+            backlog: VecDeque::new(),
             batches: Vec::new(),
             answers: Vec::new(),
             checker: Checker::default(),
@@ -207,15 +211,13 @@ impl Worker {
     }
 
     fn run(mut self, mut requests: mpsc::Receiver<Request>) {
-        // A commit that did not fit into the group before waits here.
-        let mut next = None;
-        while let Some(first) = next.take().or_else(|| requests.blocking_recv()) {
+        while let Some(first) = self.backlog.pop_front().or_else(|| requests.blocking_recv()) {
             // A panic in an engine must not leave callers behind who wait for ever, nor a store that looks healthy.
-            next = catch_unwind(AssertUnwindSafe(|| self.group(first, &mut requests))).unwrap_or_else(|_| {
+            let done = catch_unwind(AssertUnwindSafe(|| self.group(first, &mut requests)));
+            if done.is_err() {
                 let failure = self.fail(Error::Failed("the committer panicked".into()));
                 self.answer(&Err(failure));
-                None
-            });
+            }
         }
         if let Some(watermark) = &self.watermark
             && let Err(error) = watermark.sync()
@@ -224,29 +226,42 @@ impl Worker {
         }
     }
 
-    /// Gathers one group, makes it durable, answers. Gives back a request that belongs to the next group.
-    fn group(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
+    /// Gathers one group of the first request's shard, makes it durable, answers. What belongs to a later group is
+    /// kept, in order.
+    fn group(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) {
         let shard = first.commit.shard;
         let lease = self.leases[usize::from(shard.0)];
         let expected = self.positions[usize::from(shard.0)];
         let mut position = expected;
         let mut bytes = 0;
+        let mut kept = std::mem::take(&mut self.backlog);
+        let mut later = VecDeque::new();
         let mut next = Some(first);
-        let left_over = loop {
-            let Some(request) = next.take().or_else(|| self.another(requests)) else {
-                break None;
-            };
-            let fits = bytes + request.commit.bytes() <= self.group_bytes_max && request.commit.shard == shard;
-            if !fits && !self.answers.is_empty() {
-                break Some(request);
+        while let Some(request) = next
+            .take()
+            .or_else(|| kept.pop_front())
+            .or_else(|| self.another(requests))
+        {
+            if request.commit.shard != shard {
+                later.push_back(request);
+                if later.len() == GROUP_COMMITS_MAX {
+                    break;
+                }
+                continue;
+            }
+            if bytes + request.commit.bytes() > self.group_bytes_max && !self.answers.is_empty() {
+                later.push_back(request);
+                break;
             }
             bytes += request.commit.bytes();
             let closes = request.commit.sweeps;
             self.stage(request, &mut position);
             if closes || self.answers.len() == GROUP_COMMITS_MAX {
-                break None;
+                break;
             }
-        };
+        }
+        later.append(&mut kept);
+        self.backlog = later;
         self.group_before = self.answers.len();
         let outcome = self.write(&Staged {
             lease,
@@ -254,7 +269,6 @@ impl Worker {
             next: position,
         });
         self.answer(&outcome);
-        left_over
     }
 
     /// Another request for the group, if one waits or comes at once.
@@ -348,10 +362,12 @@ struct Staged {
 
 /// Commits a group and finds out what became of it when the engine can't tell.
 pub(crate) fn settle(engine: &dyn Engine, group: &Group<'_>) -> Result<()> {
-    for _ in 0..RETRIES_MAX {
+    for attempt in 0..RETRIES_MAX {
         let unknown = match engine.commit(group) {
             Ok(()) => return Ok(()),
             Err(CommitError::Unknown(error)) => error,
+            // An earlier attempt that seemed lost may have arrived after all.
+            Err(CommitError::Conflict { .. }) if attempt > 0 && is_at(engine, group) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         match engine.position(&group.lease) {
@@ -368,4 +384,11 @@ pub(crate) fn settle(engine: &dyn Engine, group: &Group<'_>) -> Result<()> {
     Err(Error::Failed(format!(
         "a commit was tried {RETRIES_MAX} times and never done"
     )))
+}
+
+/// Whether the shard stands where the group leads.
+fn is_at(engine: &dyn Engine, group: &Group<'_>) -> bool {
+    engine
+        .position(&group.lease)
+        .is_ok_and(|position| position == group.next)
 }

@@ -132,15 +132,19 @@ impl Sled {
             .rows
             .flush()
             .and_then(|()| (self.sync_data)(&self.file).map_err(::sled::Error::Io));
-        durable.map_err(|error| writer.stop(error))?;
+        if let Err(error) = durable {
+            // What the tree holds now may not be on the disk.
+            self.torn.store(true, Ordering::Release);
+            return Err(writer.stop(error));
+        }
         writer.chunked = chunked;
         Ok(())
     }
 
-    /// Half a commit is not shown to anybody.
+    /// Half a commit, or one that may not be on the disk, is not shown to anybody.
     fn check_whole(&self) -> Result<(), ReadError> {
         if self.torn.load(Ordering::Acquire) {
-            let reason = "a commit failed in the middle; restart to see what became of it";
+            let reason = "a commit failed; restart to see what became of it";
             return Err(ReadError::Unavailable(io::Error::other(reason)));
         }
         Ok(())
