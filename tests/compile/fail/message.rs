@@ -26,7 +26,4 @@ struct Numbered;
 #[message]
 struct Empty;
 
-#[derive(Message)]
-struct NotStored;
-
 fn main() {}

@@ -2,9 +2,15 @@ use everstep::{Ctx, Handle, Message, MessageId, Result, ok, workflow};
 use serde::{Deserialize, Serialize};
 
 #[derive(Message, Serialize, Deserialize)]
+struct Approval;
+
+#[derive(Message, Serialize, Deserialize)]
+struct Reminder;
+
+#[derive(Message, Serialize, Deserialize)]
 struct Refund;
 
-#[workflow]
+#[workflow(accepts(Approval, Reminder))]
 async fn payment(_ctx: Ctx<Payment>) -> Result<()> {
     ok(())
 }
