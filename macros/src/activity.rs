@@ -50,7 +50,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
     let shell = function.shell();
     let run = quote_spanned! {function.span()=>
         async fn run(#attempt: ::everstep::Attempt, #input_pattern: #input) -> ::everstep::Result<#output> {
-            ::core::result::Result::Ok(#marker::call(#(#handed_over),*).await?)
+            #marker::call(#(#handed_over),*).await.map_err(::core::convert::Into::into)
         }
     };
     Ok(quote! {
