@@ -240,6 +240,37 @@ fn an_activity_runs_twice_in_a_scope_under_two_names() {
     assert!(failure.to_string().contains("`double` is used twice"), "{failure}");
 }
 
+/// Can be read, but not written.
+#[derive(Deserialize)]
+struct Unstorable;
+
+impl Serialize for Unstorable {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> std::result::Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("not for the shelf"))
+    }
+}
+
+#[activity]
+async fn shelve(_: Unstorable) -> Result<()> {
+    unreachable!("it can't be given what it asks for")
+}
+
+#[workflow]
+async fn shelving(ctx: Ctx<Shelving>) -> Result<()> {
+    ok(ctx.run(shelve, Unstorable).await?)
+}
+
+#[test]
+fn an_input_that_cannot_be_stored_is_not_tried_twice() {
+    let mut harness = Harness::<Shelving>::new(Plan::Live, 1);
+    harness.start("i", &());
+    let End::Failed(failure) = harness.run("i").unwrap() else {
+        panic!("it fails");
+    };
+    assert!(failure.to_string().contains("not for the shelf"), "{failure}");
+    assert_eq!(failure.attempts, 1);
+}
+
 /// The same workflow and activity without a macro.
 struct ByHand;
 
