@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by unwrapping it")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
 use everstep::{
@@ -188,14 +187,14 @@ static HANGS: AtomicU32 = AtomicU32::new(0);
 #[activity(timeout = "10s")]
 async fn hang() -> Result<()> {
     HANGS.fetch_add(1, Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_secs(11)).await;
+    std::future::pending::<()>().await;
     ok(())
 }
 
 #[activity(timeout = "10s", retry_on_timeout)]
 async fn hang_once(attempt: Attempt) -> Result<u32> {
     if attempt.number() == 1 {
-        tokio::time::sleep(Duration::from_secs(11)).await;
+        std::future::pending::<()>().await;
     }
     ok(attempt.number())
 }

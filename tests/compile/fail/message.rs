@@ -1,3 +1,5 @@
+//! Types that can't be messages, and options that can't be meant.
+
 use everstep::Message;
 
 #[derive(Message)]

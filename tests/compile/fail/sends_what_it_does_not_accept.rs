@@ -1,3 +1,5 @@
+//! A message sent to a workflow that does not accept it.
+
 use everstep::{Ctx, Handle, Message, MessageId, Result, ok, workflow};
 use serde::{Deserialize, Serialize};
 
