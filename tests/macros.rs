@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by unwrapping it")]
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
 use everstep::{
@@ -182,19 +183,25 @@ fn the_delay_of_an_attribute_is_waited() {
     );
 }
 
+/// Takes longer than the activities below may, in virtual time. It does end: so does a test that fails.
+async fn too_long() {
+    let never = std::future::pending::<()>();
+    let _ = tokio::time::timeout(Duration::from_secs(11), never).await;
+}
+
 static HANGS: AtomicU32 = AtomicU32::new(0);
 
 #[activity(timeout = "10s")]
 async fn hang() -> Result<()> {
     HANGS.fetch_add(1, Ordering::Relaxed);
-    std::future::pending::<()>().await;
+    too_long().await;
     ok(())
 }
 
 #[activity(timeout = "10s", retry_on_timeout)]
 async fn hang_once(attempt: Attempt) -> Result<u32> {
     if attempt.number() == 1 {
-        std::future::pending::<()>().await;
+        too_long().await;
     }
     ok(attempt.number())
 }
