@@ -183,19 +183,25 @@ fn the_delay_of_an_attribute_is_waited() {
     );
 }
 
+/// Takes longer than the activities below may, in virtual time. It does end: so does a test that fails.
+async fn too_long() {
+    let never = std::future::pending::<()>();
+    let _ = tokio::time::timeout(Duration::from_secs(11), never).await;
+}
+
 static HANGS: AtomicU32 = AtomicU32::new(0);
 
 #[activity(timeout = "10s")]
 async fn hang() -> Result<()> {
     HANGS.fetch_add(1, Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_secs(11)).await;
+    too_long().await;
     ok(())
 }
 
 #[activity(timeout = "10s", retry_on_timeout)]
 async fn hang_once(attempt: Attempt) -> Result<u32> {
     if attempt.number() == 1 {
-        tokio::time::sleep(Duration::from_secs(11)).await;
+        too_long().await;
     }
     ok(attempt.number())
 }
@@ -238,6 +244,37 @@ fn an_activity_runs_twice_in_a_scope_under_two_names() {
         panic!("one name is not enough for two");
     };
     assert!(failure.to_string().contains("`double` is used twice"), "{failure}");
+}
+
+/// Can be read, but not written.
+#[derive(Deserialize)]
+struct Unstorable;
+
+impl Serialize for Unstorable {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> std::result::Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("not for the shelf"))
+    }
+}
+
+#[activity]
+async fn shelve(_: Unstorable) -> Result<()> {
+    unreachable!("it can't be given what it asks for")
+}
+
+#[workflow]
+async fn shelving(ctx: Ctx<Shelving>) -> Result<()> {
+    ok(ctx.run(shelve, Unstorable).await?)
+}
+
+#[test]
+fn an_input_that_cannot_be_stored_is_not_tried_twice() {
+    let mut harness = Harness::<Shelving>::new(Plan::Live, 1);
+    harness.start("i", &());
+    let End::Failed(failure) = harness.run("i").unwrap() else {
+        panic!("it fails");
+    };
+    assert!(failure.to_string().contains("not for the shelf"), "{failure}");
+    assert_eq!(failure.attempts, 1);
 }
 
 /// The same workflow and activity without a macro.

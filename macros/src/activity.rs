@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::{PatType, Result};
+use syn::{Error, PatType, Result};
 
 use crate::function::{Function, Role, last_segment};
 use crate::options::{Known, Options};
@@ -31,6 +31,9 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
     let function = Function::parse(ROLE, item)?;
     let arguments = function.arguments()?;
     let takes_attempt = arguments.first().is_some_and(|argument| is_attempt(argument));
+    if let Some(late) = arguments.iter().skip(1).find(|argument| is_attempt(argument)) {
+        return Err(Error::new_spanned(late, "the attempt comes first, before the input"));
+    }
     let inputs = if takes_attempt { &arguments[1..] } else { &arguments[..] };
     let input = function.input(inputs)?;
     let name = options.name()?.map_or_else(|| function.name(), |name| name.value());
@@ -47,7 +50,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
     let shell = function.shell();
     let run = quote_spanned! {function.span()=>
         async fn run(#attempt: ::everstep::Attempt, #input_pattern: #input) -> ::everstep::Result<#output> {
-            ::core::result::Result::Ok(#marker::call(#(#handed_over),*).await?)
+            #marker::call(#(#handed_over),*).await.map_err(::core::convert::Into::into)
         }
     };
     Ok(quote! {

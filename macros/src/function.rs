@@ -6,7 +6,6 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::spanned::Spanned;
 use syn::{Attribute, Error, FnArg, GenericArgument, Ident, ItemFn, Pat, PatType, PathArguments, PathSegment};
 use syn::{Result, ReturnType, Safety, Signature, Type};
 
@@ -191,8 +190,10 @@ fn plain(role: Role, signature: &Signature) -> Result<()> {
     let (generics, where_clause) = (&signature.generics, &signature.generics.where_clause);
     if !generics.params.is_empty() || where_clause.is_some() {
         let message = format!("{one} is stored by its name, which stands for one function: it can't be generic");
-        let span = where_clause.as_ref().map_or_else(|| generics.span(), Spanned::span);
-        return Err(Error::new(span, message));
+        return Err(match where_clause {
+            Some(where_clause) => Error::new_spanned(where_clause, message),
+            None => Error::new_spanned(generics, message),
+        });
     }
     let ordinary = format!("{one} is an ordinary `async fn`");
     if let Some(constness) = &signature.constness {

@@ -2,6 +2,7 @@
 //!
 //! An option that is not known is an error, never ignored: one that is silently without effect is found in production.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use proc_macro2::TokenStream;
@@ -124,9 +125,11 @@ impl Options {
             return Err(self.wrong_shape(option));
         }
         let types: Vec<Type> = types.into_iter().collect();
-        for (at, listed) in types.iter().enumerate() {
-            if types[..at].contains(listed) {
-                let message = format!("`{}` is listed twice", quote::quote!(#listed));
+        let mut seen = HashSet::new();
+        for listed in &types {
+            let text = quote::quote!(#listed).to_string();
+            let message = format!("`{text}` is listed twice");
+            if !seen.insert(text) {
                 return Err(Error::new_spanned(listed, message));
             }
         }

@@ -41,25 +41,14 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
             impl ::everstep::Accepts<#message> for #marker {}
         }
     });
-    let handed_over = if arguments.len() > 1 {
-        quote!(ctx, input)
-    } else {
-        quote!(ctx)
-    };
-    let pattern = if arguments.len() > 1 {
-        quote!(input)
-    } else {
-        quote!((): ())
-    };
-    let pattern = if arguments.len() > 1 {
-        quote!(#pattern: #input)
-    } else {
-        pattern
+    let (pattern, handed_over) = match arguments.len() {
+        1 => (quote!(()), quote!(ctx)),
+        _ => (quote!(input), quote!(ctx, input)),
     };
     let shell = function.shell();
     let run = quote_spanned! {function.span()=>
-        async fn run(ctx: ::everstep::Ctx<Self>, #pattern) -> ::everstep::Result<#output> {
-            ::core::result::Result::Ok(#marker::call(#handed_over).await?)
+        async fn run(ctx: ::everstep::Ctx<Self>, #pattern: #input) -> ::everstep::Result<#output> {
+            #marker::call(#handed_over).await.map_err(::core::convert::Into::into)
         }
     };
     Ok(quote! {

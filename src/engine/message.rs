@@ -15,6 +15,11 @@ use serde::de::DeserializeOwned;
 /// }
 /// assert_eq!(Approval::NAME, "Approval");
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a message",
+    label = "not a message",
+    note = "make it one where it is defined: `#[derive(Message, Serialize, Deserialize)]`"
+)]
 pub trait Message: Serialize + DeserializeOwned + Send + 'static {
     /// The name by which messages of this type wait in an inbox.
     const NAME: &'static str;

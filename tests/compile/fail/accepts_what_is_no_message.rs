@@ -1,3 +1,5 @@
+//! A workflow that accepts what is no message.
+
 use everstep::{Ctx, Result, ok, workflow};
 
 struct Approval;

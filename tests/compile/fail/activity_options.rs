@@ -1,3 +1,5 @@
+//! Options of an activity that can't be meant.
+
 use everstep::{Result, activity, ok};
 
 #[activity(timeout = "half an hour")]

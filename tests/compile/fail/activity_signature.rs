@@ -1,3 +1,5 @@
+//! Functions that can't be activities.
+
 use everstep::{Attempt, Result, activity, ok};
 
 #[activity]

@@ -1,3 +1,5 @@
+//! A workflow that waits for a message that it does not accept.
+
 use everstep::{Ctx, Message, Result, ok, workflow};
 use serde::{Deserialize, Serialize};
 

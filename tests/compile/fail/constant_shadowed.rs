@@ -1,3 +1,5 @@
+//! A binding with the name of a workflow: the constant can't be shadowed.
+
 use everstep::{Ctx, Result, Runtime, ok, workflow};
 
 #[workflow]

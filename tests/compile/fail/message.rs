@@ -1,3 +1,5 @@
+//! Types that can't be messages, and options that can't be meant.
+
 use everstep::Message;
 
 #[derive(Message)]
@@ -25,8 +27,5 @@ struct Numbered;
 #[derive(Message)]
 #[message]
 struct Empty;
-
-#[derive(Message)]
-struct NotStored;
 
 fn main() {}

@@ -1,10 +1,18 @@
+//! A message sent to a workflow that does not accept it.
+
 use everstep::{Ctx, Handle, Message, MessageId, Result, ok, workflow};
 use serde::{Deserialize, Serialize};
 
 #[derive(Message, Serialize, Deserialize)]
+struct Approval;
+
+#[derive(Message, Serialize, Deserialize)]
+struct Reminder;
+
+#[derive(Message, Serialize, Deserialize)]
 struct Refund;
 
-#[workflow]
+#[workflow(accepts(Approval, Reminder))]
 async fn payment(_ctx: Ctx<Payment>) -> Result<()> {
     ok(())
 }

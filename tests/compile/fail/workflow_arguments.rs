@@ -1,3 +1,5 @@
+//! Arguments that a workflow can't have.
+
 use everstep::{Ctx, Result, ok, workflow};
 
 #[workflow]

@@ -1,3 +1,5 @@
+//! Mistakes in the body of a workflow are shown where they are.
+
 use everstep::{Ctx, Result, ok, workflow};
 
 #[workflow]

@@ -1,3 +1,5 @@
+//! A workflow that is not async.
+
 use everstep::{Ctx, Result, ok, workflow};
 
 #[workflow]

@@ -1,3 +1,5 @@
+//! Options of a workflow that can't be meant.
+
 use everstep::{Ctx, Message, Result, ok, workflow};
 use serde::{Deserialize, Serialize};
 

@@ -1,3 +1,5 @@
+//! Functions that can't be workflows.
+
 use everstep::{Ctx, Result, ok, workflow};
 
 #[workflow]
@@ -14,7 +16,7 @@ async fn returns_no_result(ctx: Ctx<ReturnsNoResult>) -> u32 {
 }
 
 #[workflow]
-async unsafe fn dangerous(ctx: Ctx<Dangerous>) -> Result<()> {
+async extern "C" fn foreign(ctx: Ctx<Foreign>) -> Result<()> {
     ok(())
 }
 

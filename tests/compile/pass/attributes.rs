@@ -39,14 +39,23 @@ mod shop {
 }
 
 /// Only takes the attempt.
-#[activity(name = "números", retries = 0, timeout = "1m 30s", delay = "2 minutes", retry_on_timeout)]
-pub async fn count(attempt: Attempt) -> Result<u32, std::num::TryFromIntError> {
+#[activity(
+    name = "números",
+    retries = 0,
+    timeout = "1m 30s",
+    delay = "2 minutes",
+    retry_on_timeout
+)]
+pub async fn tally(attempt: Attempt) -> Result<u32, std::num::TryFromIntError> {
     u32::try_from(u64::from(attempt.number()))
 }
 
 /// A main with everything in use.
 pub fn main() {
-    let _ = everstep::Runtime::builder().workflow(shop::sale).workflow(shop::Sale).workflow(shop::r#type);
-    let _: Count = count;
+    let _ = everstep::Runtime::builder()
+        .workflow(shop::sale)
+        .workflow(shop::Sale)
+        .workflow(shop::r#type);
+    let _: Tally = tally;
     assert_eq!(<shop::Type as everstep::Workflow>::NAME, "type");
 }
