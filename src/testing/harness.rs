@@ -98,6 +98,8 @@ pub struct Harness<W> {
     /// Attempts end at one of so many points in time, so far apart.
     spread: Option<(u64, Duration)>,
     audited: bool,
+    /// The time is not moved past this one.
+    until_ms: Millis,
     commits: u64,
     arrivals: u64,
     cancelled_attempts: u64,
@@ -130,6 +132,7 @@ impl<W: Workflow> Harness<W> {
             seed,
             spread: None,
             audited: false,
+            until_ms: Millis::MAX,
             commits: 0,
             arrivals: 0,
             cancelled_attempts: 0,
@@ -174,6 +177,7 @@ impl<W: Workflow> Harness<W> {
             seed: self.seed,
             spread: self.spread,
             audited: self.audited,
+            until_ms: self.until_ms,
             commits: self.commits,
             arrivals: self.arrivals,
             cancelled_attempts: self.cancelled_attempts,
@@ -274,6 +278,16 @@ impl<W: Workflow> Harness<W> {
     pub fn advance(&mut self, duration: Duration) {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         self.clock.0.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    /// Runs an instance like [`Harness::run`], but not past this time from now.
+    pub fn run_for(&mut self, id: &str, duration: Duration) -> Result<End<W::Output>, Divergence> {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        self.until_ms = self.clock.now_ms().saturating_add(millis);
+        let end = self.run(id);
+        self.clock.0.fetch_max(self.until_ms, Ordering::Relaxed);
+        self.until_ms = Millis::MAX;
+        end
     }
 
     /// Runs an instance until it ends or waits for a message, moving the time on over every sleep.
