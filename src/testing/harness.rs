@@ -330,6 +330,21 @@ impl<W: Workflow> Harness<W> {
         history
     }
 
+    /// Steps with recorded attempts.
+    pub fn attempts_len(&self, id: &str) -> usize {
+        let (namespace, mut rows) = (self.namespace(id), 0);
+        let snapshot = self
+            .store
+            .snapshot(namespace.shard())
+            .expect("a store in memory can be read");
+        let listed = namespace.list(&*snapshot, Rows::Attempts, &mut |_, _| {
+            rows += 1;
+            Ok(())
+        });
+        listed.expect("attempts can be read");
+        rows
+    }
+
     /// What was recorded when the process died.
     pub fn at_crash(&self) -> &BTreeMap<String, Entry> {
         &self.at_crash

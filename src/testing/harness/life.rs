@@ -161,7 +161,7 @@ impl<W: Workflow> Harness<W> {
                 Some((_, Planned::Message(message))) => self.deliver(namespace, &message),
                 Some((instance, Planned::Cancel(reason))) => {
                     execution.cancel(&reason);
-                    self.cancelled.insert(instance, reason);
+                    self.cancelled.entry(instance).or_insert(reason);
                 }
                 None => {}
             }
