@@ -68,8 +68,8 @@ impl RunningStep {
 }
 
 impl Execution {
-    pub(crate) fn begin_step(&mut self, location: Location, request: StepRequest, now: Millis) {
-        let id = self.journal.lock().entries.get(&location).map(|entry| entry.id);
+    pub(crate) fn begin_step(&mut self, location: &Location, request: StepRequest, now: Millis) {
+        let id = self.journal.lock().entries.get(location).map(|entry| entry.id);
         let made = id.and_then(|id| self.attempts.get(&id));
         let count = made.map_or(0, |attempts| attempts.count);
         let due = made.and_then(|attempts| attempts.next_at_ms).unwrap_or(now);
@@ -86,7 +86,7 @@ impl Execution {
         // Attempts that ended with the process were not recorded by it.
         for _ in 0..self.crashes {
             self.attempt_failed(
-                &location,
+                location,
                 Failure::new(FailureKind::Panicked, "the process ended"),
                 now,
                 now,
