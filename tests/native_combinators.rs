@@ -27,11 +27,14 @@ const MANY: u64 = 1_000_000_000;
 
 type Outcome = (End<Vec<String>>, BTreeMap<String, (Option<Completed>, EntryKind)>);
 
-/// A program, and when it is sent messages.
-type Case = (Program, Vec<u64>);
+/// A program, when it is sent messages, and when it is cancelled.
+type Case = (Program, Vec<u64>, Option<u64>);
 
-fn play(harness: &mut Harness<Interpreter>, (program, messages): &Case) -> Outcome {
+fn play(harness: &mut Harness<Interpreter>, (program, messages, cancel): &Case) -> Outcome {
     harness.start("i", program);
+    if let Some(after) = cancel {
+        harness.cancel_after("i", Duration::from_millis(*after), "now");
+    }
     for (number, after) in (1..).zip(messages) {
         harness.send_after("i", Duration::from_millis(*after), &News(number));
     }
@@ -56,8 +59,9 @@ fn plans(commits: u64) -> impl Iterator<Item = Plan> {
 
 fn cases(points: u64, apart: u64, biased: bool) -> impl Strategy<Value = Case> {
     let program = programs(points, apart).prop_map(move |node| Program { node, biased });
-    let messages = prop::collection::vec((1..=points).prop_map(move |point| point * apart), 0..4);
-    (program, messages)
+    let time = || (1..=points).prop_map(move |point| point * apart);
+    let messages = prop::collection::vec(time(), 0..4);
+    (program, messages, prop::option::weighted(0.3, time()))
 }
 
 fn harness(plan: Plan, seed: u64, points: u64, apart: u64) -> Harness<Interpreter> {

@@ -29,6 +29,21 @@
 //! has caught up: what it asked for and history does not know is begun, what has come to its end is given its place in
 //! the order, and all of it becomes one commit. When that is durable, the next turn delivers it.
 //!
+//! What is recorded and was never asked for by the time that nothing is left to deliver belongs to other code: that is
+//! divergence, and nothing is begun or written.
+//!
+//! # What counts as one thing at a time
+//!
+//! - A loop that takes up a recorded state waits until replay has come to the place in the order where it was recorded.
+//! - A message is taken first in its commit, and one wait is served in a commit: nothing else can then make the code
+//!   drop the wait between the taking and the delivery.
+//! - A cancellation ends the operations that it reaches one after the other, in the order of their paths.
+//!
+//! One thing is left to the code. `select!` polls its branches for the first time in an order that it draws. Names
+//! don't mind, and a wait for a message has its number from when it was made. But waits for the same message that are
+//! made *inside* two such branches are numbered by chance: use `select_biased!`, or give each a scope with
+//! [`Ctx::race`].
+//!
 //! # Two rules of durability
 //!
 //! 1. *Durable before visible.* The function sees a completion only after the commit that holds it.

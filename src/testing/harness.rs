@@ -7,9 +7,10 @@
 //!
 //! A [`Plan`] says what happens to the instance on the way: it stays in memory, it is dropped from memory at every
 //! rest, or the process dies at a certain commit, before or after it became durable. The outcome must be the same.
-//! `life.rs` has the stay in memory itself.
+//! `life.rs` has the stay in memory itself, `look.rs` what can be seen from outside.
 
 mod life;
+mod look;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +21,10 @@ use crate::actor;
 use crate::clock::{Clock, Millis};
 use crate::engine::{Accepts, AttemptEnd, Definition, Divergence, Message, Workflow};
 use crate::ids::{InstanceId, MessageId};
-use crate::location::{Location, Segment};
+use crate::location::Location;
 use crate::storage::engines::Memory;
-use crate::storage::key::{Local, Meta};
-use crate::storage::record::{self, Entry, Failure, Output, State};
-use crate::storage::{self, Commit, Namespace, OpenOptions, Rows, Store};
+use crate::storage::record::{self, Entry, Failure};
+use crate::storage::{self, Commit, Namespace, OpenOptions, Store};
 
 use life::Life;
 
@@ -98,6 +98,8 @@ pub struct Harness<W> {
     /// Attempts end at one of so many points in time, so far apart.
     spread: Option<(u64, Duration)>,
     audited: bool,
+    /// The time is not moved past this one.
+    until_ms: Millis,
     commits: u64,
     arrivals: u64,
     cancelled_attempts: u64,
@@ -130,6 +132,7 @@ impl<W: Workflow> Harness<W> {
             seed,
             spread: None,
             audited: false,
+            until_ms: Millis::MAX,
             commits: 0,
             arrivals: 0,
             cancelled_attempts: 0,
@@ -174,6 +177,7 @@ impl<W: Workflow> Harness<W> {
             seed: self.seed,
             spread: self.spread,
             audited: self.audited,
+            until_ms: self.until_ms,
             commits: self.commits,
             arrivals: self.arrivals,
             cancelled_attempts: self.cancelled_attempts,
@@ -260,11 +264,6 @@ impl<W: Workflow> Harness<W> {
         self.write(commit).expect("a message is accepted");
     }
 
-    /// How many messages wait to be taken.
-    pub fn inbox_len(&self, id: &str) -> usize {
-        self.inbox(&self.namespace(id)).len()
-    }
-
     /// Attempts that were cancelled because nobody waited for them any more.
     pub fn cancelled_attempts(&self) -> u64 {
         self.cancelled_attempts
@@ -274,6 +273,16 @@ impl<W: Workflow> Harness<W> {
     pub fn advance(&mut self, duration: Duration) {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         self.clock.0.fetch_add(millis, Ordering::Relaxed);
+    }
+
+    /// Runs an instance like [`Harness::run`], but not past this time from now.
+    pub fn run_for(&mut self, id: &str, duration: Duration) -> Result<End<W::Output>, Divergence> {
+        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        self.until_ms = self.clock.now_ms().saturating_add(millis);
+        let end = self.run(id);
+        self.clock.0.fetch_max(self.until_ms, Ordering::Relaxed);
+        self.until_ms = Millis::MAX;
+        end
     }
 
     /// Runs an instance until it ends or waits for a message, moving the time on over every sleep.
@@ -287,69 +296,9 @@ impl<W: Workflow> Harness<W> {
         }
     }
 
-    /// The entries of an instance, by path.
-    pub fn history(&self, id: &str) -> BTreeMap<String, Entry> {
-        let (namespace, mut history) = (self.namespace(id), BTreeMap::new());
-        let snapshot = self
-            .store
-            .snapshot(namespace.shard())
-            .expect("a store in memory can be read");
-        let mut names = Vec::new();
-        let listed = namespace.list(&*snapshot, Rows::Names, &mut |_, row| {
-            names.push(row.decode::<record::Name>()?.0);
-            Ok(())
-        });
-        listed.expect("names can be read");
-        let name = |index: &u32| names[*index as usize].clone();
-        let text = |segment: &Segment| match segment {
-            Segment::Name(index) => name(index),
-            Segment::Iteration { name: index, number } => format!("{}~{number}", name(index)),
-        };
-        let listed = namespace.list(&*snapshot, Rows::History(&Location::root()), &mut |local, row| {
-            if let Local::History(location) = local {
-                let path: Vec<_> = location.segments().iter().map(text).collect();
-                history.insert(path.join("/"), row.decode::<Entry>()?);
-            }
-            Ok(())
-        });
-        listed.expect("a history can be read");
-        history
-    }
-
     /// What was recorded when the process died.
     pub fn at_crash(&self) -> &BTreeMap<String, Entry> {
         &self.at_crash
-    }
-
-    fn end(&self, id: &str) -> End<W::Output> {
-        let namespace = self.namespace(id);
-        let snapshot = self
-            .store
-            .snapshot(namespace.shard())
-            .expect("a store in memory can be read");
-        let output: Option<Output> = namespace
-            .get(&*snapshot, &Local::Meta(Meta::Output))
-            .expect("it can be read");
-        if let Some(Output(payload)) = output {
-            return End::Completed(self.store.codecs().unpack(&payload).expect("the output is of its type"));
-        }
-        let failure: Option<Failure> = namespace
-            .get(&*snapshot, &Local::Meta(Meta::Failure))
-            .expect("it can be read");
-        failure.map_or(End::Waiting, End::Failed)
-    }
-
-    /// What is recorded of where an instance stands.
-    pub fn state(&self, id: &str) -> State {
-        let namespace = self.namespace(id);
-        let snapshot = self
-            .store
-            .snapshot(namespace.shard())
-            .expect("a store in memory can be read");
-        let state = namespace
-            .get(&*snapshot, &Local::Meta(Meta::State))
-            .expect("it can be read");
-        state.expect("the instance exists")
     }
 
     fn namespace(&self, id: &str) -> Namespace {

@@ -1,5 +1,7 @@
 //! Steps: attempts, and what becomes of them.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::Millis;
@@ -41,7 +43,8 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// A step that the code waits for.
 pub(crate) struct RunningStep {
-    work: Work,
+    /// Shared with the attempt that is running: calling it is the attempt's own business.
+    work: Arc<Mutex<Work>>,
     options: StepOptions,
     phase: Phase,
 }
@@ -65,8 +68,8 @@ impl RunningStep {
 }
 
 impl Execution {
-    pub(crate) fn begin_step(&mut self, location: Location, request: StepRequest, now: Millis) {
-        let id = self.journal.lock().entries.get(&location).map(|entry| entry.id);
+    pub(crate) fn begin_step(&mut self, location: &Location, request: StepRequest, now: Millis) {
+        let id = self.journal.lock().entries.get(location).map(|entry| entry.id);
         let made = id.and_then(|id| self.attempts.get(&id));
         let count = made.map_or(0, |attempts| attempts.count);
         let due = made.and_then(|attempts| attempts.next_at_ms).unwrap_or(now);
@@ -75,7 +78,7 @@ impl Execution {
         self.steps.insert(
             location.clone(),
             RunningStep {
-                work,
+                work: Arc::new(Mutex::new(work)),
                 options,
                 phase: Phase::Due { number, at_ms: due },
             },
@@ -83,7 +86,7 @@ impl Execution {
         // Attempts that ended with the process were not recorded by it.
         for _ in 0..self.crashes {
             self.attempt_failed(
-                &location,
+                location,
                 Failure::new(FailureKind::Panicked, "the process ended"),
                 now,
                 now,
@@ -107,7 +110,12 @@ impl Execution {
                 idempotency_key: format!("{instance}/{run}/{path}"),
             };
             step.phase = Phase::Running { number, since_ms: now };
-            let attempting = (step.work)(attempt);
+            let work = Arc::clone(&step.work);
+            let attempting = Box::pin(async move {
+                // The closure is the user's code: where it is called it may block or panic.
+                let attempting = (work.lock().unwrap_or_else(PoisonError::into_inner))(attempt);
+                attempting.await
+            });
             let timeout = step.options.timeout;
             self.held.push(Begin {
                 location: location.clone(),

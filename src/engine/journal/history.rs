@@ -1,7 +1,8 @@
 //! What is recorded: changing it, leaving parts of it behind, and removing them.
 
 use crate::engine::error::Misuse;
-use crate::engine::journal::{Journal, Op, Outcome, Progress, deliver};
+use crate::engine::journal::delivery::deliver;
+use crate::engine::journal::{Journal, Op, Outcome, Progress};
 use crate::location::{Location, Segment};
 use crate::storage::record::{Completed, Entry, EntryKind};
 

@@ -23,10 +23,13 @@ pub struct Winner<T> {
 /// A branch on its way.
 type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
+/// A branch that has not begun, with its name.
+type Contestant<'a, W, T> = (String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>);
+
 /// The branches of a race, with their types taken off: a tuple of up to six, or a vector of alike ones.
 pub trait Contestants<'a, W, T> {
     /// The branches by name.
-    fn contestants(self) -> Vec<(String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)>;
+    fn contestants(self) -> Vec<Contestant<'a, W, T>>;
 }
 
 impl<W: 'static> Ctx<W> {
@@ -83,7 +86,7 @@ impl<W: 'static> Ctx<W> {
 fn begin<'a, W, T>(
     scope: &Scope,
     location: &Location,
-    branches: Vec<(String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)>,
+    branches: Vec<Contestant<'a, W, T>>,
 ) -> std::result::Result<Vec<(String, Running<'a, T>)>, Failure> {
     let mut scopes: Vec<Scope> = Vec::with_capacity(branches.len());
     let mut journal = scope.journal().lock();
@@ -130,13 +133,13 @@ where
     F: FnOnce(Ctx<W>) -> Fut + Send + 'a,
     Fut: Future<Output = Result<T>> + Send + 'a,
 {
-    fn contestants(self) -> Vec<(String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)> {
+    fn contestants(self) -> Vec<Contestant<'a, W, T>> {
         self.into_iter().map(Branch::boxed).collect()
     }
 }
 
 impl<F> Branch<F> {
-    fn boxed<'a, W, T, Fut>(self) -> (String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)
+    fn boxed<'a, W, T, Fut>(self) -> Contestant<'a, W, T>
     where
         F: FnOnce(Ctx<W>) -> Fut + Send + 'a,
         Fut: Future<Output = Result<T>> + Send + 'a,
@@ -153,7 +156,7 @@ macro_rules! contestants {
             $($body: FnOnce(Ctx<W>) -> $future + Send + 'a,
             $future: Future<Output = Result<T>> + Send + 'a,)+
         {
-            fn contestants(self) -> Vec<(String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>)> {
+            fn contestants(self) -> Vec<Contestant<'a, W, T>> {
                 vec![$(self.$index.boxed()),+]
             }
         }

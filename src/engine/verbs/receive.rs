@@ -68,6 +68,8 @@ impl<W> Ctx<W> {
     /// Waits for the next message of a type and takes it. Messages of a type are taken in the order in which they
     /// were sent, whenever that was.
     ///
+    /// Of several waits at once, the one that has waited longest is served first.
+    ///
     /// ```
     /// # use everstep::{Accepts, Ctx, Message, Result, Workflow, ok};
     /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Approval { by: String }

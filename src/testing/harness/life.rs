@@ -46,7 +46,8 @@ impl<W: Workflow> Harness<W> {
             if self.happen(&namespace, &mut execution) {
                 continue;
             }
-            let Some(at) = self.next_at_ms(&namespace, alarm_at_ms) else {
+            let next = self.next_at_ms(&namespace, alarm_at_ms);
+            let Some(at) = next.filter(|at| *at <= self.until_ms) else {
                 return Ok(Life::Rests);
             };
             let before = self.clock.0.fetch_max(at, Ordering::Relaxed);
@@ -160,7 +161,7 @@ impl<W: Workflow> Harness<W> {
                 Some((_, Planned::Message(message))) => self.deliver(namespace, &message),
                 Some((instance, Planned::Cancel(reason))) => {
                     execution.cancel(&reason);
-                    self.cancelled.insert(instance, reason);
+                    self.cancelled.entry(instance).or_insert(reason);
                 }
                 None => {}
             }
