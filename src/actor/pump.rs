@@ -18,7 +18,7 @@ use crate::ids::InstanceId;
 use crate::location::Location;
 use crate::scheduler::Alarms;
 use crate::spawn;
-use crate::storage::{Activation, Condition, Error, Namespace, Store};
+use crate::storage::{Activation, Condition, Error, Namespace, Refusal, Store};
 
 /// What all pumps share.
 #[derive(Debug)]
@@ -64,6 +64,8 @@ struct Pump<'a> {
     namespace: Namespace,
     signal: &'a Signal,
     activation: &'a Activation,
+    /// The revision of the instance as it was read, until the first commit.
+    revision_read: Option<u64>,
     attempts: HashMap<Location, AbortHandle>,
     ended: mpsc::UnboundedSender<Ended>,
     endings: mpsc::UnboundedReceiver<Ended>,
@@ -79,6 +81,7 @@ impl<'a> Pump<'a> {
             namespace,
             signal,
             activation,
+            revision_read: None,
             attempts: HashMap::new(),
             ended,
             endings,
@@ -86,6 +89,17 @@ impl<'a> Pump<'a> {
     }
 
     async fn run(mut self) -> Result<(), Stopped> {
+        loop {
+            match self.stay().await {
+                // A commit of the activation before this one arrived after the instance was read. Read it again.
+                Err(Stopped::Storage(Error::Refused(Refusal::Revision { .. }))) => self.cancel_all(),
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Runs the instance from what is stored.
+    async fn stay(&mut self) -> Result<(), Stopped> {
         let Some(mut execution) = self.load()? else {
             return Ok(());
         };
@@ -97,7 +111,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    fn load(&self) -> Result<Option<Execution>, Stopped> {
+    fn load(&mut self) -> Result<Option<Execution>, Stopped> {
         let snapshot = self.shared.store.snapshot(self.namespace.shard())?;
         let Some(loaded) = load::load(&self.namespace, &*snapshot)? else {
             return Ok(None);
@@ -108,6 +122,7 @@ impl<'a> Pump<'a> {
         let Some(definition) = self.shared.definitions.get(loaded.origin.workflow.as_str()) else {
             return Err(Stopped::UnknownWorkflow(loaded.origin.workflow));
         };
+        self.revision_read = Some(loaded.state.revision);
         let codecs = self.shared.store.codecs().clone();
         Ok(Some(Execution::new(self.namespace.clone(), loaded, definition, codecs)))
     }
@@ -132,6 +147,11 @@ impl<'a> Pump<'a> {
                 return Ok(false);
             };
             commit.require(Condition::Current(self.activation.clone()));
+            // A commit that an earlier activation had handed over may have been on its way while the instance was
+            // read. It comes before the first commit of this one, which therefore notices.
+            if let Some(revision) = self.revision_read.take() {
+                commit.require(Condition::Revision(self.namespace.instance().clone(), revision));
+            }
             self.shared.store.commit(commit).await?;
             self.shared.changes.tell(self.namespace.instance());
             if ended {
@@ -198,6 +218,12 @@ impl<'a> Pump<'a> {
         }
     }
 
+    fn cancel_all(&mut self) {
+        for (_, task) in self.attempts.drain() {
+            task.abort();
+        }
+    }
+
     fn report_unawaited(&self, execution: &mut Execution) {
         for step in execution.take_unawaited() {
             tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and never awaited");
@@ -207,8 +233,6 @@ impl<'a> Pump<'a> {
 
 impl Drop for Pump<'_> {
     fn drop(&mut self) {
-        for task in self.attempts.values() {
-            task.abort();
-        }
+        self.cancel_all();
     }
 }
