@@ -342,6 +342,172 @@ fn a_flipped_frame_of_a_batch_in_fjall() {
     try_all(template, damages);
 }
 
+/// FAULTS 8: a bit flips in the middle of the journal that fjall was writing, in a store that was closed well. The
+/// commits behind it are whole, and whoever looks at the damage needs them. fjall takes the place for a write that a
+/// crash cut short and cuts the file off there; the watermark refuses the store then, but the commits are gone. So
+/// fjall must not come that far: the store is refused with every byte as it was, and when the bit is flipped back,
+/// everything is there.
+#[test]
+fn a_refused_open_leaves_what_is_behind_the_damage() {
+    let directory = kit::scratch();
+    let path = directory.path().join("made");
+    let store = kit::open("fjall", &path);
+    let namespace = store.namespace(&kit::instance("a"));
+    let mut chance = Chance::new(SEED);
+    kit::commit(&store, kit::start(&namespace)).unwrap();
+    for revision in 2..52 {
+        let bytes = chance.bytes(100 + 7 * revision as usize);
+        kit::commit(&store, kit::step(&namespace, revision, bytes)).unwrap();
+    }
+    store.close().unwrap();
+    // Once more, so that what was only allocated is gone.
+    let store = kit::open("fjall", &path);
+    let rows = kit::rows(&store).unwrap();
+    store.close().unwrap();
+    let files = kit::files(&path);
+    let (name, journal) = active_journal(&files);
+    let starts = batches(journal);
+    assert!(starts.len() > 50, "{} batches", starts.len());
+    let start = starts[starts.len() / 2];
+
+    let url = kit::url("fjall", &path);
+    let untouched = |path: &Path| {
+        let mut files = kit::files(path);
+        files.remove(Path::new("lock"));
+        files
+    };
+    // The mark of the batch before, the tag, the count, the tag of an item, its kind, its lengths, its key, a value.
+    for at in [0, 1, 2, 14, 15, 25, 27, 31, 36, 150] {
+        let (at, bit) = (start - 1 + at, 1 << (at % 8));
+        flip(&path.join(name), at, bit);
+        let damaged = untouched(&path);
+        let accepting = OpenOptions::new().accept_loss(true).open(&url);
+        for error in [
+            kit::refused("fjall", &path),
+            OpenOptions::new().verify(&url).unwrap_err(),
+            accepting.map(|_| ()).unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::Corrupt(_)), "byte {at}: {error}");
+        }
+        assert!(untouched(&path) == damaged, "byte {at}: files have changed");
+        flip(&path.join(name), at, bit);
+        let store = kit::open("fjall", &path);
+        assert!(
+            kit::rows(&store).unwrap() == rows,
+            "byte {at}: flipped back, it reads differently"
+        );
+        store.close().unwrap();
+    }
+}
+
+/// FAULTS 3: the power goes while the last batch is synced. Its sectors reach the disk in any order: the first and the
+/// last are there, one in between reads as zeros. Nobody was told that the batch is durable, so the store is as it was
+/// before it. fjall takes a batch that has its end and the wrong checksum for damage and would never open again.
+///
+/// Had the batch been durable, the watermark would know it, and the same bytes are a loss.
+#[test]
+fn a_last_batch_with_a_hole_is_a_write_cut_short() {
+    for length in [600, 3_000, 20_000, 150_000, 1_000_000] {
+        let directory = kit::scratch();
+        let path = directory.path().join("made");
+        let store = kit::open("fjall", &path);
+        let namespace = store.namespace(&kit::instance("a"));
+        let mut chance = Chance::new(SEED);
+        kit::commit(&store, kit::start(&namespace)).unwrap();
+        kit::commit(&store, kit::step(&namespace, 2, chance.bytes(5_000))).unwrap();
+        store.close().unwrap();
+        let store = kit::open("fjall", &path);
+        kit::commit(&store, kit::step(&namespace, 3, chance.bytes(500))).unwrap();
+        let rows = kit::rows(&store).unwrap();
+        let watermark = fs::read(path.join("watermark")).unwrap();
+        let content = chance.bytes(length);
+        let last = kit::commit(&store, kit::step(&namespace, 4, content.clone())).unwrap();
+        let rows_after = kit::rows(&store).unwrap();
+        store.close().unwrap();
+        let files = kit::files(&path);
+        let (name, journal) = active_journal(&files);
+        let start = *batches(journal).last().unwrap();
+        assert!(journal.len() - start > length, "the last batch is another one");
+
+        for (case, torn) in tears(journal, start) {
+            let case = format!("{length} bytes, {case}");
+            let put_down = |name_of_copy: &str| {
+                let path = directory.path().join(name_of_copy);
+                drop(fs::remove_dir_all(&path));
+                put_down(&files, &path);
+                fs::write(path.join(name), &torn).unwrap();
+                path
+            };
+            let path = put_down("durable");
+            match kit::refused("fjall", &path) {
+                Error::BehindWatermark { expected, found, .. } => {
+                    assert_eq!((expected, found), (last.sequence, last.sequence - 1), "{case}");
+                }
+                other => panic!("{case}: {other}"),
+            }
+            let path = put_down("unacknowledged");
+            fs::write(path.join("watermark"), &watermark).unwrap();
+            let store = kit::try_open("fjall", &path).unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert!(kit::rows(&store).unwrap() == rows, "{case}: reads differently");
+            kit::commit(&store, kit::step(&namespace, 4, content.clone())).unwrap();
+            store.close().unwrap();
+            let store = kit::open("fjall", &path);
+            assert!(kit::rows(&store).unwrap() == rows_after, "{case}: does not go on");
+            store.close().unwrap();
+        }
+    }
+}
+
+/// What a power cut may leave of the last batch, which begins at `start`.
+fn tears(journal: &[u8], start: usize) -> Vec<(String, Vec<u8>)> {
+    let end = journal.len();
+    let mut tears = Vec::new();
+    let mut hole = |from: usize, to: usize| {
+        let mut torn = journal.to_vec();
+        torn[from..to].fill(0);
+        tears.push((format!("a hole from {from} to {to}"), torn));
+    };
+    for unit in [512, 4096] {
+        // Some of the sectors or pages that the batch has bytes in: always the first, the second and the last two.
+        let units: Vec<_> = (start / unit..end.div_ceil(unit)).collect();
+        let some = [
+            0,
+            1,
+            units.len() / 3,
+            units.len() / 2,
+            units.len().saturating_sub(2),
+            units.len() - 1,
+        ];
+        let some: std::collections::BTreeSet<_> = some.into_iter().filter_map(|it| units.get(it)).collect();
+        for number in some {
+            hole((number * unit).max(start), ((number + 1) * unit).min(end));
+        }
+    }
+    for missing in [1, 4, 12, 13] {
+        hole(end - missing, end);
+    }
+    hole(start, end - 4096.min((end - start) / 2));
+    for length in [start + 1, start + 13, (start + end) / 2, end - 13, end - 1] {
+        tears.push((format!("cut to {length}"), journal[..length].to_vec()));
+        let mut torn = journal[..length].to_vec();
+        torn.resize(end + 4096, 0);
+        tears.push((format!("zeros from {length}"), torn));
+    }
+    for count in [0, 200] {
+        let mut torn = journal.to_vec();
+        torn[start + 1] = count;
+        tears.push((format!("{count} items"), torn));
+    }
+    tears
+}
+
+/// The journal that was being written.
+fn active_journal(files: &BTreeMap<PathBuf, Vec<u8>>) -> (&PathBuf, &[u8]) {
+    let journals = files.iter().filter(|(name, _)| is_journal(name));
+    let (name, bytes) = journals.last().unwrap();
+    (name, bytes)
+}
+
 /// FAULTS 8: fjall writes a checksum over its list of tables, and does not look at it.
 #[test]
 fn a_flipped_byte_in_a_list_of_tables_of_fjall() {

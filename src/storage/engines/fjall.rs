@@ -5,7 +5,6 @@
 
 mod journal;
 mod manifest;
-mod numbers;
 mod shared;
 
 use std::fmt::Display;
@@ -25,7 +24,6 @@ use crate::storage::engine::{
     CommitError, Direction, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Scan, Snapshot, Visit,
 };
 use crate::storage::fence::{Fence, Row};
-use journal::SealedJournals;
 use shared::Shared;
 
 /// Bytes of blocks kept in memory for reads.
@@ -58,9 +56,12 @@ pub struct Fjall {
 impl Fjall {
     /// Opens the database in `directory`, or makes a new one.
     pub fn open(directory: &Path) -> Result<Self, ReadError> {
-        let sealed = SealedJournals::look(directory).map_err(ReadError::Unavailable)?;
-        numbers::check(&journal::all(directory).map_err(ReadError::Unavailable)?)?;
+        let torn = journal::check(directory)?;
         manifest::check(directory)?;
+        // Only now, when nothing was found that someone has to look at first.
+        if let Some(torn) = torn {
+            torn.cut(directory)?;
+        }
         // fjall asserts what it expects of its files; damaged ones must not take the process down.
         let opened = catch_unwind(AssertUnwindSafe(|| open(directory)));
         let (database, rows) = match opened {
@@ -72,7 +73,6 @@ impl Fjall {
                 )));
             }
         };
-        sealed.check()?;
         Ok(Self {
             directory: directory.to_owned(),
             database,

@@ -197,13 +197,14 @@ impl Writer {
         }
     }
 
-    /// Mostly small, seldom large enough to be cut into chunks or to fill a journal.
+    /// Mostly small; every fifth over many pages, so that a power cut tears batches in the middle; seldom large enough
+    /// to be cut into chunks or to fill a journal.
     fn payload(&self, revision: u64) -> Payload {
         let mut chance = Chance::new(self.number << 40 | revision);
         let length = match chance.below(500) {
             0 => 1_200_000,
             1..5 => 150_000,
-            5..40 => 5_000,
+            5..105 => 4 * 1024 + chance.below(60 * 1024),
             _ => 50 + chance.below(500),
         };
         let words = (0..length.div_ceil(8)).flat_map(|_| chance.next().to_le_bytes());
