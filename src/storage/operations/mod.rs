@@ -40,4 +40,5 @@ pub use import::Imported;
 pub use repair::Rebuilt;
 pub use report::{Fault, Finding, Report};
 
+pub(crate) use import::take_back;
 pub(crate) use migrate::{Formats, migrate};
