@@ -12,7 +12,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::storage::error::{Error, Result};
@@ -142,7 +142,7 @@ pub(crate) fn make(path: &Path) -> Result<()> {
 
 fn take_lock(directory: &Path) -> Result<File> {
     let path = directory.join("lock");
-    let mut file = OpenOptions::new()
+    let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .read(true)
@@ -150,6 +150,13 @@ fn take_lock(directory: &Path) -> Result<File> {
         .mode(0o600)
         .open(&path)
         .map_err(Error::io("open", &path))?;
+    hold(file, directory)
+}
+
+/// Locks an opened lock file, and says in it who has it. Between its opening and its locking the directory may have got
+/// another name, or been removed: the lock of what used to be here is none of what is here now.
+fn hold(mut file: File, directory: &Path) -> Result<File> {
+    let path = directory.join("lock");
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -162,6 +169,14 @@ fn take_lock(directory: &Path) -> Result<File> {
             });
         }
         Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
+    }
+    let held = file.metadata().map_err(Error::io("look at", &path))?;
+    let here = std::fs::metadata(&path).ok();
+    if here.is_none_or(|here| (here.dev(), here.ino()) != (held.dev(), held.ino())) {
+        return Err(Error::Locked {
+            path: directory.to_owned(),
+            pid: None,
+        });
     }
     file.set_len(0).map_err(Error::io("write", &path))?;
     writeln!(file, "{}", std::process::id()).map_err(Error::io("write", &path))?;
@@ -187,5 +202,33 @@ fn make_private_if_there(path: &Path) -> Result<()> {
     match make_private(path) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two backups to one place: the second had opened the lock file of the first, the first took its final name and
+    /// let the lock go, a third began under the old name. The second then held the lock of a copy that was finished,
+    /// took it for that of the third, and removed what the third was writing.
+    #[test]
+    fn the_lock_of_what_was_moved_away_is_none_of_what_is_here() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (directory.path().join("copy.partial"), directory.path().join("copy"));
+        let first = Directory::lock(&old).unwrap();
+        let second = File::options().read(true).write(true).open(old.join("lock")).unwrap();
+        std::fs::rename(&old, &new).unwrap();
+        drop(first);
+        let code = |outcome: Result<File>| outcome.unwrap_err().code();
+        assert_eq!(
+            code(hold(second.try_clone().unwrap(), &old)),
+            "ES0205",
+            "nothing is here"
+        );
+        let _third = Directory::lock(&old).unwrap();
+        assert_eq!(code(hold(second, &old)), "ES0205", "somebody else is here");
+        // Whoever asks for what was moved, under the name that it has now, gets it.
+        Directory::lock(&new).unwrap();
     }
 }
