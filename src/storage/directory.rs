@@ -17,6 +17,10 @@ use std::path::{Path, PathBuf};
 
 use crate::storage::error::{Error, Result};
 
+/// What some file systems put into the top directory of every volume, for what a check of them finds. It belongs to
+/// them: a new volume is as good as an empty directory, and what is in there is never touched.
+const LOST_AND_FOUND: &str = "lost+found";
+
 /// A directory that this process holds the lock of.
 #[derive(Debug)]
 pub(crate) struct Directory {
@@ -63,7 +67,7 @@ impl Directory {
 
     /// Takes the rights of everyone else away from all files and directories of the store.
     pub(crate) fn make_private(&self) -> Result<()> {
-        make_private(&self.path)
+        make_private(&self.path, Some(LOST_AND_FOUND))
     }
 }
 
@@ -91,10 +95,21 @@ pub(crate) fn holds_only(path: &Path, engine: &str) -> Result<()> {
                 return refuse(format!("it holds a {other} store; open it as `{other}:{path}`"));
             }
             _ if watermark(path).exists() => {}
+            Some(LOST_AND_FOUND) if is_empty(&path.join(LOST_AND_FOUND))? => {}
             _ => return refuse(format!("it is not empty: {}", name.to_string_lossy())),
         }
     }
     Ok(())
+}
+
+/// Whether this is a directory with nothing in it, as far as this process may look: on a volume it is root's alone.
+fn is_empty(path: &Path) -> Result<bool> {
+    match std::fs::read_dir(path) {
+        Ok(mut listing) => Ok(listing.next().is_none()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+        Err(error) => Err(Error::io("list", path)(error)),
+    }
 }
 
 /// Makes a file, or the names in a directory, durable.
@@ -183,7 +198,7 @@ fn hold(mut file: File, directory: &Path) -> Result<File> {
     Ok(file)
 }
 
-fn make_private(path: &Path) -> Result<()> {
+fn make_private(path: &Path, except: Option<&str>) -> Result<()> {
     let metadata = std::fs::symlink_metadata(path).map_err(Error::io("look at", path))?;
     let mode = if metadata.is_dir() { 0o700 } else { 0o600 };
     if metadata.permissions().mode() & 0o777 != mode && !metadata.is_symlink() {
@@ -191,7 +206,10 @@ fn make_private(path: &Path) -> Result<()> {
     }
     if metadata.is_dir() {
         for file in std::fs::read_dir(path).map_err(Error::io("list", path))? {
-            make_private_if_there(&file.map_err(Error::io("list", path))?.path())?;
+            let file = file.map_err(Error::io("list", path))?;
+            if except.is_none_or(|except| file.file_name() != except) {
+                make_private_if_there(&file.path())?;
+            }
         }
     }
     Ok(())
@@ -199,7 +217,7 @@ fn make_private(path: &Path) -> Result<()> {
 
 /// The engine may remove files of its own at any time.
 fn make_private_if_there(path: &Path) -> Result<()> {
-    match make_private(path) {
+    match make_private(path, None) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome,
     }
