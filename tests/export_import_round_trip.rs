@@ -495,6 +495,26 @@ fn what_cannot_be_read_is_not_left_out() {
     );
 }
 
+/// A key among the instances that nobody can read was passed over in silence, and the export had its last line: a row
+/// that was some instance's before it was damaged was left out of a file that said it was whole.
+#[test]
+fn a_key_that_cannot_be_read_is_not_left_out() {
+    let (source, _) = source(&[Plan::new("a"), Plan::new("c")], 1);
+    // Before the first of them, between two, and behind the last.
+    for id in ["A", "b", "z"] {
+        let mut key = everstep::storage::key::Key::Instance(Shard(0), id.into(), stores::history(0)).pack();
+        key.push(0xfe);
+        assert!(everstep::storage::key::Key::unpack(&key).is_err());
+        source.tamper(Shard(0), |batch| batch.set(&key, b"whose"));
+        let mut file = Vec::new();
+        let error = source.open().export(&mut file).unwrap_err();
+        assert!(error.to_string().contains("can't be read"), "{error}");
+        assert!(imported(&Reachable::new(1), &file).is_err());
+        source.tamper(Shard(0), |batch| batch.delete(&key));
+        assert!(source.open().export(&mut file).is_ok());
+    }
+}
+
 /// FAULTS 69: this is how a store moves to another engine, and how one is compacted whose files do not shrink.
 #[test]
 #[cfg(all(feature = "fjall", feature = "sled"))]
