@@ -192,6 +192,73 @@ fn what_belongs_to_somebody_else_is_left_alone() {
     }
 }
 
+/// A volume was made for a store alone and mounted where it should be. It was refused as not empty: the file system had
+/// put its `lost+found` there, which is root's and which nobody else may even look into.
+fn a_new_volume(engine: &str, test: &str) {
+    if let Some((_, place)) = part() {
+        let store = kit::open(engine, &place);
+        go_on(&store, 1);
+        store.close().unwrap();
+        say("opened");
+        return;
+    }
+    let directory = kit::scratch();
+    let volume = |name: &str, mode| {
+        let path = directory.path().join(name);
+        fs::create_dir_all(path.join("lost+found")).unwrap();
+        fs::set_permissions(path.join("lost+found"), Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let path = volume("readable", 0o755);
+    let store = kit::open(engine, &path);
+    go_on(&store, 1);
+    store.close().unwrap();
+    assert_eq!(mode(&path.join("lost+found")), 0o755, "it is the file system's");
+    // What a check of the file system finds later is in nobody's way.
+    fs::write(path.join("lost+found/#12"), "found").unwrap();
+    go_on(&kit::open(engine, &path), 2);
+
+    let path = volume("unreadable", 0o000);
+    let drops = [
+        "setpriv",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+        "--ambient-caps=-all",
+    ];
+    let wrapper = if fs::read_dir(path.join("lost+found")).is_ok() {
+        &drops[..]
+    } else {
+        &["env"][..]
+    };
+    let mut other = child(wrapper, test, "without rights", &path);
+    let said: Vec<_> = lines(&mut other).collect();
+    assert!(other.wait().unwrap().success() && said == ["opened"], "{said:?}");
+    assert_eq!(mode(&path.join("lost+found")), 0o000);
+
+    // Somebody else's things under that name are somebody else's things.
+    let full = volume("full", 0o755);
+    fs::write(full.join("lost+found/#12"), "found").unwrap();
+    let file = directory.path().join("file");
+    fs::create_dir(&file).unwrap();
+    fs::write(file.join("lost+found"), "mine").unwrap();
+    for path in [full, file] {
+        let before = kit::files(&path);
+        let error = kit::refused(engine, &path);
+        assert_eq!(error.code(), "ES0203", "{error}");
+        assert_eq!(kit::files(&path), before);
+    }
+}
+
+#[test]
+fn a_new_volume_takes_a_fjall_store() {
+    a_new_volume("fjall", "a_new_volume_takes_a_fjall_store");
+}
+
+#[test]
+fn a_new_volume_takes_a_sled_store() {
+    a_new_volume("sled", "a_new_volume_takes_a_sled_store");
+}
+
 /// FAULTS 10.
 fn the_watermark_is_gone(engine: &str) {
     let directory = kit::scratch();

@@ -147,6 +147,66 @@ fn a_backup_that_is_cut_short_leaves_nothing_under_its_name() {
     assert!(!directory.path().join("copy.partial").exists());
 }
 
+/// Two backups to one place overlapped. The first let its lock go and then renamed its copy; in between the second
+/// found the copy without a lock, took it for a leftover and began to remove it: what was renamed and reported as
+/// whole was not. So whoever gets the lock of a copy finds it under its final name.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test waits for a file to appear")]
+fn a_copy_is_locked_until_it_has_its_name() {
+    let source = Reachable::new(1);
+    let store = source.open();
+    Plan::new("a").make(&store);
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let name = format!("copy {round}");
+        let (copy, lock) = (
+            directory.path().join(&name),
+            directory.path().join(format!("{name}.partial/lock")),
+        );
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                let file = loop {
+                    match std::fs::File::open(&lock) {
+                        Ok(file) if file.metadata().unwrap().len() > 0 => break file,
+                        _ => assert!(!copy.exists(), "it was too fast to be seen"),
+                    }
+                };
+                file.lock().unwrap();
+                copy.exists()
+            });
+            store.backup(&url(directory.path(), &name)).unwrap();
+            assert!(
+                second.join().unwrap(),
+                "round {round}: there was no lock before the name"
+            );
+        });
+    }
+}
+
+/// Two backups to one place at once: one is whole, the other is refused, and nobody reports what is not there.
+#[test]
+fn of_two_backups_to_one_place_one_is_whole() {
+    let source = Reachable::new(1);
+    let store = source.open();
+    for number in 0..20 {
+        Plan::new(&format!("instance {number}")).make(&store);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..10 {
+        let target = url(directory.path(), &format!("copy {round}"));
+        let done = std::thread::scope(|scope| {
+            let tries: Vec<_> = (0..3).map(|_| scope.spawn(|| store.backup(&target))).collect();
+            let outcomes: Vec<_> = tries.into_iter().map(|one| one.join().unwrap()).collect();
+            outcomes.into_iter().filter(Result::is_ok).count()
+        });
+        assert!(done <= 1, "round {round}: {done} say that they are in one place");
+        if done == 1 {
+            let copy = OpenOptions::new().open(&target).unwrap();
+            assert!(export(&copy) == export(&store), "round {round}");
+        }
+    }
+}
+
 /// The epochs of the copy begin at one; the messages in it were accepted under later ones.
 #[test]
 fn messages_sent_to_a_backup_come_after_those_in_it() {

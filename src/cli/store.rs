@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use everstep::InstanceId;
-use everstep::storage::OpenOptions;
+use everstep::storage::{OpenOptions, Store};
 
 use super::Outcome;
 
@@ -51,7 +52,7 @@ pub(crate) struct Export {
     /// Only this instance
     #[arg(long)]
     instance: Option<InstanceId>,
-    /// The file to write (standard output if left out)
+    /// The file to write, which must not exist (standard output if left out)
     #[arg(long, short)]
     out: Option<PathBuf>,
 }
@@ -59,13 +60,25 @@ pub(crate) struct Export {
 impl Export {
     pub(crate) fn run(&self) -> Outcome {
         let store = OpenOptions::new().open(&self.store)?;
-        let mut out: Box<dyn Write> = match &self.out {
-            Some(path) => Box::new(BufWriter::new(File::create_new(path)?)),
-            None => Box::new(std::io::stdout().lock()),
+        let Some(path) = &self.out else {
+            return self.write(&store, &mut std::io::stdout().lock());
         };
+        // What a store holds is nobody else's business, nor is what comes out of it.
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut out = BufWriter::new(file);
+        self.write(&store, &mut out)?;
+        // The store may be removed as soon as this command has succeeded, so the file has to be on the disk by then,
+        // and its name.
+        out.into_inner()?.sync_all()?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(())
+    }
+
+    fn write(&self, store: &Store, out: &mut dyn Write) -> Outcome {
         match &self.instance {
-            Some(instance) => store.export_instance(instance, &mut out)?,
-            None => store.export(&mut out)?,
+            Some(instance) => store.export_instance(instance, out)?,
+            None => store.export(out)?,
         };
         Ok(out.flush()?)
     }
@@ -73,7 +86,7 @@ impl Export {
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// The store to make; it must not hold anything yet
+    /// The store to make; only one instance can be imported into a store that holds anything
     store: String,
     /// The file that `export` wrote
     file: PathBuf,

@@ -12,10 +12,14 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::storage::error::{Error, Result};
+
+/// What some file systems put into the top directory of every volume, for what a check of them finds. It belongs to
+/// them: a new volume is as good as an empty directory, and what is in there is never touched.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// A directory that this process holds the lock of.
 #[derive(Debug)]
@@ -63,7 +67,7 @@ impl Directory {
 
     /// Takes the rights of everyone else away from all files and directories of the store.
     pub(crate) fn make_private(&self) -> Result<()> {
-        make_private(&self.path)
+        make_private(&self.path, Some(LOST_AND_FOUND))
     }
 }
 
@@ -91,10 +95,21 @@ pub(crate) fn holds_only(path: &Path, engine: &str) -> Result<()> {
                 return refuse(format!("it holds a {other} store; open it as `{other}:{path}`"));
             }
             _ if watermark(path).exists() => {}
+            Some(LOST_AND_FOUND) if is_empty(&path.join(LOST_AND_FOUND))? => {}
             _ => return refuse(format!("it is not empty: {}", name.to_string_lossy())),
         }
     }
     Ok(())
+}
+
+/// Whether this is a directory with nothing in it, as far as this process may look: on a volume it is root's alone.
+fn is_empty(path: &Path) -> Result<bool> {
+    match std::fs::read_dir(path) {
+        Ok(mut listing) => Ok(listing.next().is_none()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+        Err(error) => Err(Error::io("list", path)(error)),
+    }
 }
 
 /// Makes a file, or the names in a directory, durable.
@@ -142,7 +157,7 @@ pub(crate) fn make(path: &Path) -> Result<()> {
 
 fn take_lock(directory: &Path) -> Result<File> {
     let path = directory.join("lock");
-    let mut file = OpenOptions::new()
+    let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .read(true)
@@ -150,6 +165,13 @@ fn take_lock(directory: &Path) -> Result<File> {
         .mode(0o600)
         .open(&path)
         .map_err(Error::io("open", &path))?;
+    hold(file, directory)
+}
+
+/// Locks an opened lock file, and says in it who has it. Between its opening and its locking the directory may have got
+/// another name, or been removed: the lock of what used to be here is none of what is here now.
+fn hold(mut file: File, directory: &Path) -> Result<File> {
+    let path = directory.join("lock");
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -163,12 +185,20 @@ fn take_lock(directory: &Path) -> Result<File> {
         }
         Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
     }
+    let held = file.metadata().map_err(Error::io("look at", &path))?;
+    let here = std::fs::metadata(&path).ok();
+    if here.is_none_or(|here| (here.dev(), here.ino()) != (held.dev(), held.ino())) {
+        return Err(Error::Locked {
+            path: directory.to_owned(),
+            pid: None,
+        });
+    }
     file.set_len(0).map_err(Error::io("write", &path))?;
     writeln!(file, "{}", std::process::id()).map_err(Error::io("write", &path))?;
     Ok(file)
 }
 
-fn make_private(path: &Path) -> Result<()> {
+fn make_private(path: &Path, except: Option<&str>) -> Result<()> {
     let metadata = std::fs::symlink_metadata(path).map_err(Error::io("look at", path))?;
     let mode = if metadata.is_dir() { 0o700 } else { 0o600 };
     if metadata.permissions().mode() & 0o777 != mode && !metadata.is_symlink() {
@@ -176,7 +206,10 @@ fn make_private(path: &Path) -> Result<()> {
     }
     if metadata.is_dir() {
         for file in std::fs::read_dir(path).map_err(Error::io("list", path))? {
-            make_private_if_there(&file.map_err(Error::io("list", path))?.path())?;
+            let file = file.map_err(Error::io("list", path))?;
+            if except.is_none_or(|except| file.file_name() != except) {
+                make_private_if_there(&file.path())?;
+            }
         }
     }
     Ok(())
@@ -184,8 +217,36 @@ fn make_private(path: &Path) -> Result<()> {
 
 /// The engine may remove files of its own at any time.
 fn make_private_if_there(path: &Path) -> Result<()> {
-    match make_private(path) {
+    match make_private(path, None) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two backups to one place: the second had opened the lock file of the first, the first took its final name and
+    /// let the lock go, a third began under the old name. The second then held the lock of a copy that was finished,
+    /// took it for that of the third, and removed what the third was writing.
+    #[test]
+    fn the_lock_of_what_was_moved_away_is_none_of_what_is_here() {
+        let directory = tempfile::tempdir().unwrap();
+        let (old, new) = (directory.path().join("copy.partial"), directory.path().join("copy"));
+        let first = Directory::lock(&old).unwrap();
+        let second = File::options().read(true).write(true).open(old.join("lock")).unwrap();
+        std::fs::rename(&old, &new).unwrap();
+        drop(first);
+        let code = |outcome: Result<File>| outcome.unwrap_err().code();
+        assert_eq!(
+            code(hold(second.try_clone().unwrap(), &old)),
+            "ES0205",
+            "nothing is here"
+        );
+        let _third = Directory::lock(&old).unwrap();
+        assert_eq!(code(hold(second, &old)), "ES0205", "somebody else is here");
+        // Whoever asks for what was moved, under the name that it has now, gets it.
+        Directory::lock(&new).unwrap();
     }
 }

@@ -5,7 +5,8 @@
 //!    is touched, and how far every shard had got.
 //! 3. The engine is opened, and every shard compared with the watermark. Behind it, or with another past: refused,
 //!    unless the caller accepts the loss, which is written into the store header.
-//! 4. The shards are acquired under a new epoch. A store of an older format is migrated. The committer starts.
+//! 4. The shards are acquired under a new epoch. A store of an older format is migrated, and an instance whose import
+//!    was cut short is taken back. The committer starts.
 //!
 //! A new store is made in an order that a crash can cut anywhere: the watermark first, at commit zero, then the
 //! engine, then the header as commit one, then the watermark again. While the watermark stands at zero, `open` has
@@ -24,9 +25,9 @@ use crate::storage::engine::{Engine, Owner, Position, ReadError};
 use crate::storage::engines;
 use crate::storage::error::{Error, Result};
 use crate::storage::key::Key;
-use crate::storage::operations::{Formats, migrate};
+use crate::storage::operations::{Formats, migrate, take_back};
 use crate::storage::payload::Codecs;
-use crate::storage::record::{AcceptedLoss, Held, StoreHeader};
+use crate::storage::record::{AcceptedLoss, Held, Importing, StoreHeader};
 use crate::storage::store::{Parts, Store};
 use crate::storage::url::Url;
 use crate::storage::value::{self, Record};
@@ -139,7 +140,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens for an import: a store whose import was cut short is let in.
+    /// Opens for an import: a store that was not imported to its end is let in.
     pub(crate) fn for_import(&self) -> Self {
         Self {
             importing: true,
@@ -166,6 +167,8 @@ impl OpenOptions {
             Place::Engine(engine) => self.take_over(engine, None)?,
         };
         migrate(&mut parts, &self.formats)?;
+        // Behind the migration: what was imported has the current format too by now.
+        take_back(&mut parts)?;
         Ok(parts)
     }
 
@@ -286,7 +289,8 @@ impl OpenOptions {
     fn accepts(&self, header: &StoreHeader) -> Result<()> {
         self.knows(header.format)?;
         self.formats.path_from(header)?;
-        if header.importing.is_some() && !self.importing {
+        // One instance that was not imported to its end is taken back; half of a store is no store.
+        if matches!(header.importing, Some(Importing { instance: None })) && !self.importing {
             return Err(Error::ImportUnfinished);
         }
         Ok(())

@@ -5,7 +5,8 @@
 //! delivered again until it is taken, so a copy is as good as a store that was killed at that moment.
 //!
 //! The copy is made beside its place, under a name that ends in `.partial`, and renamed when it is whole and durable:
-//! whatever has the right name is complete.
+//! whatever has the right name is complete. Its lock is held until it has that name, so of two backups to one place the
+//! second is refused, and never takes the half of the first away.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ impl Store {
     /// Copies everything into a new store, which need not have the same engine. Commits go on meanwhile.
     ///
     /// The target must not exist, or be an empty directory. When this returns the copy is durable, and opens like any
-    /// other store; until then there is nothing under its name.
+    /// other store; until then there is nothing under its name but the empty directory, if there was one.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -70,14 +71,16 @@ impl Store {
             }
             watermark.sync()?;
         }
-        // The engine closes before the lock goes.
         drop(engine);
-        if let Some(directory) = directory {
+        if let Some(directory) = &directory {
             directory.make_private()?;
             directory::sync_tree(&directory.engine(name))?;
         }
         std::fs::rename(&partial, &path).map_err(Error::io("rename", &partial))?;
         directory::sync(&parent(&path))?;
+        // Only now the lock goes. A backup to the same place that began meanwhile takes what it finds without one under
+        // the `.partial` name for a leftover, and would have removed the copy on the way to its name.
+        drop(directory);
         Ok(copied)
     }
 

@@ -13,7 +13,11 @@ pub(super) fn header(verifier: &mut Verifier<'_>, row: &Row) -> Result<()> {
     if let Ok(header) = value::decode::<StoreHeader>(&row.key, &row.value)
         && let Some(importing) = header.importing
     {
-        let detail = "an import was cut short".into();
+        let detail = match &importing.instance {
+            Some(_) => "the import of an instance was cut short; opening the store takes it back",
+            None => "the import of the store was cut short",
+        }
+        .into();
         verifier.find(Fault::ImportUnfinished, importing.instance.as_deref(), &row.key, detail);
     }
     Ok(())

@@ -37,7 +37,8 @@ pub struct Exported {
 impl Store {
     /// Exports everything, each shard as it is at one moment. Commits go on meanwhile.
     ///
-    /// What can't be read ends the export with an error that names it: a file never passes for more than it holds.
+    /// What can't be read of an instance, or could be one's, ends the export with an error that names it: a file never
+    /// passes for more than it holds.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -66,12 +67,12 @@ impl Store {
             .map(|(shard, snapshot)| Instances::new(&**snapshot, *shard))
             .collect();
         for (shard, source) in shards.iter().zip(&mut sources) {
-            next.extend(source.next()?.map(|id| Reverse((id, *shard))));
+            next.extend(next_of(source)?.map(|id| Reverse((id, *shard))));
         }
         while let Some(Reverse((id, shard))) = next.pop() {
             let at = usize::from(shard.0);
             lines.instance(&*snapshots[at], shard, &id)?;
-            next.extend(sources[at].next()?.map(|id| Reverse((id, shard))));
+            next.extend(next_of(&mut sources[at])?.map(|id| Reverse((id, shard))));
         }
         lines.end()
     }
@@ -86,6 +87,18 @@ impl Store {
         let mut lines = Lines::begin(out, Scope::Instance(instance.clone()), self.shard_count())?;
         lines.instance(&*snapshot, shard, instance.as_str())?;
         lines.end()
+    }
+}
+
+/// The next instance. A key among them that can't be read may be anyone's, so nothing is left out over it.
+fn next_of(instances: &mut Instances<'_>) -> Result<Option<String>> {
+    let next = instances.next()?;
+    match instances.passed_over() {
+        None => Ok(next),
+        Some(key) => Err(Error::Corrupt(format!(
+            "{} lies among the instances and can't be read; verify names what is wrong",
+            key::describe(key)
+        ))),
     }
 }
 

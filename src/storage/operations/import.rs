@@ -3,10 +3,15 @@
 //! Nothing is ever overwritten: a whole store goes into an empty one, an instance into a store that does not have it.
 //! Rows are given the shard that their instance has in this store, and an envelope that binds them to it.
 //!
-//! **What a crash leaves.** Before the first row the store header says that an import has begun, and only after the
-//! last line was read and found right it no longer does. In between the store does not open
-//! ([`Error::ImportUnfinished`]): it can't be taken for a whole one. Importing again removes what the first try left
-//! and begins anew. Within the import an instance is whole or invisible, because its state comes behind its rows.
+//! **What a crash leaves.** Before the first row the store header says that an import has begun, and of what; only
+//! after the last line was read and found right it no longer does. The rows of an instance are there before its state,
+//! and what names it from outside comes behind that.
+//!
+//! - *A whole store:* in between it does not open ([`Error::ImportUnfinished`]), so it can't be taken for a whole one.
+//!   Importing again removes what the first try left and begins anew.
+//! - *One instance:* it came to a store that is whole without it, and others must not suffer for it. What was written
+//!   of it is taken back: at once if the file was bad, and by whoever opens the store next if the process died or the
+//!   engine failed.
 //!
 //! **What a file can't do.** A line that is too long, or no line of an export, or not the row that it claims to be,
 //! ends the import with its number; what was read of it is never more than a line may have.
@@ -44,7 +49,9 @@ impl OpenOptions {
     /// Imports what [`Store::export`] wrote, and opens the store: a whole store into an empty or new one, one instance
     /// into a store where it is missing. The number of shards need not be that of the exported store.
     ///
-    /// An import that fails, or is cut short, leaves a store that does not open; the same import again begins anew.
+    /// An import of a whole store that fails, or is cut short, leaves a store that does not open; the same import again
+    /// begins anew. An import of one instance that fails leaves the store as it was without it, at the latest when
+    /// that is next opened.
     pub fn import(&self, url: &str, file: &mut dyn BufRead) -> Result<(Store, Imported)> {
         self.import_place(Place::find(url)?, file)
     }
@@ -66,15 +73,19 @@ impl OpenOptions {
             instance: None,
             imported: Imported::default(),
             arrivals_above: 0,
+            engine_failed: false,
         };
-        let trailer = loop {
-            match lines.next()? {
-                Line::Row(row) => import.row(&row).map_err(|error| lines.fails(error))?,
-                Line::Trailer(trailer) => break trailer,
+        match import.read(&mut lines) {
+            Ok(()) => {}
+            // What the disk holds is unknown then: whoever opens the store next takes it back.
+            Err(error) if import.engine_failed => return Err(error),
+            Err(error) => {
+                if let Err(failed) = take_back(&mut parts) {
+                    tracing::warn!(error = %failed, "an import could not be taken back; the next open does it");
+                }
+                return Err(error);
             }
-        };
-        import.end_instance().map_err(|error| lines.fails(error))?;
-        lines.end(&trailer, import.imported.instances, import.imported.rows)?;
+        }
         let imported = import.finish()?;
         Ok((Store::start(parts)?, imported))
     }
@@ -89,13 +100,13 @@ fn begin(parts: &mut Parts, scope: &Scope) -> Result<()> {
         },
     };
     match (&parts.header.importing, scope) {
-        (Some(unfinished), _) if *unfinished != marker => return Err(Error::ImportUnfinished),
+        // One instance that was begun earlier is gone by now: opening took it back.
+        (Some(_), Scope::Instance(_)) => return Err(Error::ImportUnfinished),
         (Some(_), Scope::Store) => {
             for shard in parts.shards() {
                 parts.clear(shard, of_instances(shard))?;
             }
         }
-        (Some(_), Scope::Instance(instance)) => remove(parts, instance)?,
         (None, Scope::Store) => {
             for shard in parts.shards() {
                 let (start, end) = of_instances(shard);
@@ -118,9 +129,20 @@ fn begin(parts: &mut Parts, scope: &Scope) -> Result<()> {
     parts.write_header()
 }
 
+/// Takes back what an import of one instance wrote before it was cut short. Killed in between, it is done again. The
+/// import of a whole store is left as it is.
+pub(crate) fn take_back(parts: &mut Parts) -> Result<()> {
+    let Some(Importing { instance: Some(id) }) = parts.header.importing.clone() else {
+        return Ok(());
+    };
+    tracing::warn!(instance = %id, "the import of an instance was cut short; what it wrote is removed");
+    remove(parts, &id)?;
+    parts.header.importing = None;
+    parts.write_header()
+}
+
 /// Removes an instance that an earlier try left, whole or in part.
-fn remove(parts: &mut Parts, instance: &InstanceId) -> Result<()> {
-    let id = instance.as_str();
+fn remove(parts: &mut Parts, id: &str) -> Result<()> {
     let shard = shard_of(id, parts.header.shards);
     let snapshot = parts.engine.snapshot(shard)?;
     let meta = |fact| Key::Instance(shard, id.into(), Local::Meta(fact));
@@ -160,9 +182,23 @@ struct Import<'a> {
     instance: Option<Current>,
     imported: Imported,
     arrivals_above: u64,
+    /// Whether it was the engine that failed, and not the file.
+    engine_failed: bool,
 }
 
 impl Import<'_> {
+    /// Takes in all rows of a file, and checks that it is whole.
+    fn read(&mut self, lines: &mut Lines<'_>) -> Result<()> {
+        let trailer = loop {
+            match lines.next()? {
+                Line::Row(row) => self.row(&row).map_err(|error| lines.fails(error))?,
+                Line::Trailer(trailer) => break trailer,
+            }
+        };
+        self.end_instance().map_err(|error| lines.fails(error))?;
+        lines.end(&trailer, self.imported.instances, self.imported.rows)
+    }
+
     /// Takes in a row.
     fn row(&mut self, line: &RowLine) -> Result<()> {
         let id = line.key.instance();
@@ -198,7 +234,9 @@ impl Import<'_> {
             _ => {}
         }
         self.imported.rows += 1;
-        self.slices.set(self.parts, shard, &row)
+        let written = self.slices.set(self.parts, shard, &row);
+        self.engine_failed = written.is_err();
+        written
     }
 
     /// Notes the epoch of a message: those of this store have to be above it, so that what is sent later comes later,

@@ -3,6 +3,7 @@
 //! | verb | reads | writes |
 //! |---|---|---|
 //! | [`Store::verify`](crate::storage::Store::verify) | everything, under snapshots | nothing |
+//! | [`OpenOptions::verify`](crate::storage::OpenOptions::verify) | the same, of a closed store | no row; what the engine does to its files when it opens |
 //! | [`Store::rebuild_index`](crate::storage::Store::rebuild_index) | facts and listing rows | listing rows, through the committer |
 //! | [`Store::export`](crate::storage::Store::export) | everything, under snapshots | a file |
 //! | [`OpenOptions::import`](crate::storage::OpenOptions::import) | a file | a store that nobody else has |
@@ -40,4 +41,5 @@ pub use import::Imported;
 pub use repair::Rebuilt;
 pub use report::{Fault, Finding, Report};
 
+pub(crate) use import::take_back;
 pub(crate) use migrate::{Formats, migrate};

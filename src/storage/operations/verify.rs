@@ -1,4 +1,4 @@
-//! Reading everything and telling what is wrong, without changing anything.
+//! Reading everything and telling what is wrong, without changing a row.
 //!
 //! Each shard is read once from its first possible key to its last, under one snapshot. The rows of an instance lie
 //! together, so one instance at a time is held in memory; what lies beside the namespaces is compared with the
@@ -45,8 +45,16 @@ impl OpenOptions {
     /// Verifies a store that is not open, also one that would not open: a store behind its watermark is read and
     /// the gap is a finding. Neither a new epoch nor a new watermark is written.
     ///
-    /// The engine is opened for it, and an engine that finds the last write of a killed process cut short repairs
-    /// its own log as it always does.
+    /// No row changes, but files may. The lock file says who is reading. The engine is opened as it always is, and does
+    /// to its own files what it does at every start:
+    ///
+    /// - fjall cuts its newest journal off at the first bytes that it can't read, which it takes for a write that a
+    ///   kill cut short; if they were damaged instead, what followed is gone, and is found missing here. It may write
+    ///   what its journals hold into tables, and remove files that nothing needs any more.
+    /// - sled does the same at the end of its log, and may write a summary of the log beside it and move rows within it.
+    ///   What it recovered is synced.
+    ///
+    /// Whoever wants the bytes of a damaged store as they are, copies the directory first.
     pub fn verify(&self, url: &str) -> Result<Report> {
         match Place::find(url)? {
             Place::Engine(engine) => verify(&*engine, shards(&*engine, None)),

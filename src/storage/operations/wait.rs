@@ -2,6 +2,10 @@
 //!
 //! What the committer answers through needs no runtime, so neither do operations: they work in a plain program and
 //! on a thread of a runtime alike.
+//!
+//! On such a thread tokio gives each task a number of steps, and lets everything of its own wait when they are used up,
+//! until the task has given way. A thread that waits here does not give way, so it would wait forever: the budget does
+//! not hold inside.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,12 +24,51 @@ impl Wake for Unpark {
 pub(super) fn wait<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
+    let mut future = pin!(tokio::task::unconstrained(future));
     loop {
         match future.as_mut().poll(&mut context) {
             Poll::Ready(output) => return output,
             // A wake-up that came since the poll is remembered: then this returns at once.
             Poll::Pending => std::thread::park(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// Counts how often it is polled, and gives up instead of spinning.
+    struct Bounded<F>(F, Arc<AtomicU32>);
+
+    impl<F: Future + Unpin> Future for Bounded<F> {
+        type Output = F::Output;
+
+        fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+            assert!(
+                self.1.fetch_add(1, Ordering::Relaxed) < 10_000,
+                "it is polled without end"
+            );
+            std::pin::Pin::new(&mut self.0).poll(context)
+        }
+    }
+
+    /// The index of a store with some hundred missing rows was written anew from inside a runtime, and the call never
+    /// came back: after 128 answers tokio let every further one wait for the task to give way, which it could not,
+    /// and woke it at once to try again.
+    #[test]
+    fn more_is_waited_for_than_a_task_has_budget() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let polls = Arc::new(AtomicU32::new(0));
+        runtime.block_on(async {
+            for number in 0..1_000 {
+                let (sender, receiver) = tokio::sync::oneshot::channel();
+                sender.send(number).unwrap();
+                assert_eq!(wait(Bounded(receiver, Arc::clone(&polls))), Ok(number));
+            }
+        });
+        assert_eq!(polls.load(Ordering::Relaxed), 1_000, "each was ready when it was asked");
     }
 }

@@ -95,26 +95,39 @@ pub(super) struct Instances<'a> {
     snapshot: &'a dyn Snapshot,
     start: Vec<u8>,
     end: Vec<u8>,
+    /// The first key on the way that can't be read.
+    passed_over: Option<Vec<u8>>,
 }
 
 impl<'a> Instances<'a> {
     pub(super) fn new(snapshot: &'a dyn Snapshot, shard: Shard) -> Self {
         let (start, end) = key::namespaces(shard);
-        Self { snapshot, start, end }
+        Self {
+            snapshot,
+            start,
+            end,
+            passed_over: None,
+        }
     }
 
     /// The next id as it stands in the key, which need not be a valid one. Keys that can't be read are passed over:
-    /// `verify` names them.
+    /// `verify` names them, and whoever must not leave anything out asks for them.
     pub(super) fn next(&mut self) -> Result<Option<String>, ReadError> {
         while let Some(key) = first_key(self.snapshot, &self.start, &self.end)? {
             if let Ok(Key::Instance(shard, instance, _)) = Key::unpack(&key) {
                 self.start = key::below(&key::namespace(shard, &instance)).1;
                 return Ok(Some(instance.into_owned()));
             }
-            self.start = key;
+            self.start.clone_from(&key);
             self.start.push(0);
+            self.passed_over.get_or_insert(key);
         }
         Ok(None)
+    }
+
+    /// The first key that was passed over so far.
+    pub(super) fn passed_over(&self) -> Option<&[u8]> {
+        self.passed_over.as_deref()
     }
 }
 

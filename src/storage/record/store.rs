@@ -37,7 +37,8 @@ pub struct StoreHeader {
     /// Messages that came with an import or a backup were accepted under epochs of another store, up to this one;
     /// the epochs of this store's own messages are counted from here.
     pub arrivals_above: u64,
-    /// An import that has not ended. While this is set the store does not open.
+    /// An import that has not ended. Of a whole store: while this is set it does not open. Of one instance: whoever
+    /// opens the store next takes that back first.
     pub importing: Option<Importing>,
     /// How far the way to `format` has got; none when everything is in that format.
     pub migration: Option<MigrationProgress>,
