@@ -400,7 +400,7 @@ fn a_refused_open_leaves_what_is_behind_the_damage() {
     }
 }
 
-/// FAULTS 3: the power goes while the last batch is synced. Its sectors reach the disk in any order: the first and the
+/// FAULTS 5: the power goes while the last batch is synced. Its sectors reach the disk in any order: the first and the
 /// last are there, one in between reads as zeros. Nobody was told that the batch is durable, so the store is as it was
 /// before it. fjall takes a batch that has its end and the wrong checksum for damage and would never open again.
 ///
