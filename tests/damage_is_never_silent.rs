@@ -503,8 +503,8 @@ fn tears(journal: &[u8], start: usize) -> Vec<(String, Vec<u8>)> {
 
 /// The journal that was being written.
 fn active_journal(files: &BTreeMap<PathBuf, Vec<u8>>) -> (&PathBuf, &[u8]) {
-    let journals = files.iter().filter(|(name, _)| is_journal(name));
-    let (name, bytes) = journals.last().unwrap();
+    let mut journals = files.iter().filter(|(name, _)| is_journal(name));
+    let (name, bytes) = journals.next_back().unwrap();
     (name, bytes)
 }
 
