@@ -400,7 +400,7 @@ fn a_refused_open_leaves_what_is_behind_the_damage() {
     }
 }
 
-/// FAULTS 3: the power goes while the last batch is synced. Its sectors reach the disk in any order: the first and the
+/// FAULTS 5: the power goes while the last batch is synced. Its sectors reach the disk in any order: the first and the
 /// last are there, one in between reads as zeros. Nobody was told that the batch is durable, so the store is as it was
 /// before it. fjall takes a batch that has its end and the wrong checksum for damage and would never open again.
 ///
@@ -503,8 +503,8 @@ fn tears(journal: &[u8], start: usize) -> Vec<(String, Vec<u8>)> {
 
 /// The journal that was being written.
 fn active_journal(files: &BTreeMap<PathBuf, Vec<u8>>) -> (&PathBuf, &[u8]) {
-    let journals = files.iter().filter(|(name, _)| is_journal(name));
-    let (name, bytes) = journals.last().unwrap();
+    let mut journals = files.iter().filter(|(name, _)| is_journal(name));
+    let (name, bytes) = journals.next_back().unwrap();
     (name, bytes)
 }
 
