@@ -151,7 +151,6 @@ fn a_backup_that_is_cut_short_leaves_nothing_under_its_name() {
 /// found the copy without a lock, took it for a leftover and began to remove it: what was renamed and reported as
 /// whole was not. So whoever gets the lock of a copy finds it under its final name.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a test waits for a file to appear")]
 fn a_copy_is_locked_until_it_has_its_name() {
     let source = Reachable::new(1);
     let store = source.open();
