@@ -48,10 +48,10 @@ impl OpenOptions {
     /// No row changes, but files may. The lock file says who is reading. The engine is opened as it always is, and does
     /// to its own files what it does at every start:
     ///
-    /// - fjall cuts its newest journal off at the first bytes that it can't read, which it takes for a write that a
-    ///   kill cut short; if they were damaged instead, what followed is gone, and is found missing here. It may write
-    ///   what its journals hold into tables, and remove files that nothing needs any more.
-    /// - sled does the same at the end of its log, and may write a summary of the log beside it and move rows within it.
+    /// - fjall cuts its newest journal off at the first bytes that it can't read: room that was never written, or a
+    ///   write that a kill cut short. If they were damaged instead, what followed is gone, and is found missing here. It
+    ///   may write what its journals hold into tables, and removes files that nothing needs any more.
+    /// - sled drops the end of its log that it can't read, too, and replaces the summary of the log that lies beside it.
     ///   What it recovered is synced.
     ///
     /// Whoever wants the bytes of a damaged store as they are, copies the directory first.
