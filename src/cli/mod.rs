@@ -22,11 +22,11 @@ struct Arguments {
 enum Command {
     /// Run an order flow; kill it in the middle and start it again to see it carry on
     Demo(demo::Options),
-    /// Read everything in a store, change nothing, and report what is wrong
+    /// Read everything in a store and report what is wrong
     Verify(store::Verify),
     /// Write a store, or one instance, to a file
     Export(store::Export),
-    /// Make a store from a file that `export` wrote
+    /// Bring what `export` wrote into a store
     Import(store::Import),
     /// Copy a store into a new one
     Backup(store::Backup),

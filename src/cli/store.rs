@@ -7,9 +7,25 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use everstep::InstanceId;
-use everstep::storage::{OpenOptions, Store};
+use everstep::storage::{OpenOptions, Store, Url};
 
 use super::Outcome;
+
+/// Options for a store that is there already: a mistyped path must not make a new one.
+fn existing(url: &str) -> Result<OpenOptions, Box<dyn std::error::Error>> {
+    let there = match url.parse()? {
+        #[cfg(feature = "fjall")]
+        Url::Fjall(path) => path.exists(),
+        #[cfg(feature = "sled")]
+        Url::Sled(path) => path.exists(),
+        Url::Memory => false,
+    };
+    if there {
+        Ok(OpenOptions::new())
+    } else {
+        Err(format!("there is no store at {url}").into())
+    }
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
@@ -26,7 +42,7 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(&self) -> Outcome {
         let report = if self.repair {
-            let store = OpenOptions::new().open(&self.store)?;
+            let store = existing(&self.store)?.open(&self.store)?;
             store.rebuild_index()?;
             store.verify()?
         } else {
@@ -59,7 +75,7 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(&self) -> Outcome {
-        let store = OpenOptions::new().open(&self.store)?;
+        let store = existing(&self.store)?.open(&self.store)?;
         let Some(path) = &self.out else {
             return self.write(&store, &mut std::io::stdout().lock());
         };
@@ -112,7 +128,7 @@ pub(crate) struct Backup {
 
 impl Backup {
     pub(crate) fn run(&self) -> Outcome {
-        let copied = OpenOptions::new().open(&self.store)?.backup(&self.target)?;
+        let copied = existing(&self.store)?.open(&self.store)?.backup(&self.target)?;
         println!("copied {} rows, {} bytes", copied.rows, copied.bytes);
         Ok(())
     }
@@ -126,7 +142,7 @@ pub(crate) struct AcceptLoss {
 
 impl AcceptLoss {
     pub(crate) fn run(&self) -> Outcome {
-        OpenOptions::new().accept_loss(true).open(&self.store)?.close()?;
+        existing(&self.store)?.accept_loss(true).open(&self.store)?.close()?;
         println!("{} opens again; what was lost is written into its header", self.store);
         Ok(())
     }
