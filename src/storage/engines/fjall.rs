@@ -32,10 +32,10 @@ const CACHE_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes gathered in memory before they are written as a table. What lies in memory is read back from the journal
 /// after a crash, so this is also what bounds the time to open. Most of what a commit costs is finding the places of
 /// its rows in memory, and the less there is, the more of it the processor's caches hold.
-const MEMTABLE_BYTES: u64 = 32 * 1024 * 1024;
+const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Tables as they come out of memory that are merged in one go. Twice fjall's default for tables of half its default
-/// size: a merge moves as much as before.
+/// Tables as they come out of memory that are merged in one go: twice fjall's default, since the tables are smaller
+/// than its default, and a merge costs by the number of times that a row is moved.
 const FRESH_TABLES: u8 = 8;
 
 /// Threads that write and merge tables. With more than one, fjall keeps the first of them free for writing: while
