@@ -5,7 +5,7 @@
 //! There is no server to operate: open a directory, and it runs.
 //!
 //! ```
-//! use everstep::{Accepts, Ctx, Message, MessageId, Result, Runtime, Workflow, ok};
+//! use everstep::{Ctx, Message, MessageId, Result, Runtime, ok, workflow};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Message, Serialize, Deserialize)]
@@ -13,32 +13,23 @@
 //!     by: String,
 //! }
 //!
-//! struct Order;
-//!
-//! impl Workflow for Order {
-//!     const NAME: &'static str = "order";
-//!     type Input = u32;
-//!     type Output = String;
-//!
-//!     async fn run(ctx: Ctx<Order>, amount: u32) -> Result<String> {
-//!         let total = ctx.step("price", move || async move { ok(amount * 2) }).await?;
-//!         let approval = ctx.receive::<Approval>().timeout("7d").await?;
-//!         ctx.sleep("cooling off", "10ms").await?;
-//!         ok(format!("{total} approved by {}", approval.by))
-//!     }
+//! #[workflow(accepts(Approval))]
+//! async fn order(ctx: Ctx<Order>, amount: u32) -> Result<String> {
+//!     let total = ctx.step("price", move || async move { ok(amount * 2) }).retries(5).timeout("30s").await?;
+//!     let approval = ctx.receive::<Approval>().timeout("7d").await?;
+//!     ctx.sleep("cooling off", "10ms").await?;
+//!     ok(format!("{total} approved by {}", approval.by))
 //! }
-//!
-//! impl Accepts<Approval> for Order {}
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;
 //! # let path = directory.path().join("data");
 //! # let path = path.to_str().ok_or("a path")?;
-//! let runtime = Runtime::builder().workflow(Order).open(path).await?;
-//! let order = runtime.start(Order, "order-1", &21).await?;
-//! order.send(MessageId::new("approval-1")?, &Approval { by: "kim".into() }).await?;
-//! assert_eq!(order.result().await?, "42 approved by kim");
+//! let runtime = Runtime::builder().workflow(order).open(path).await?;
+//! let handle = runtime.start(order, "order-1", &21).await?;
+//! handle.send(MessageId::new("approval-1")?, &Approval { by: "kim".into() }).await?;
+//! assert_eq!(handle.result().await?, "42 approved by kim");
 //! # Ok(()) }
 //! ```
 //!
@@ -51,7 +42,7 @@
 //! | `scheduler` | when: alarms |
 //! | `actor` | who: the actor of each resident instance, and the directory of them |
 //! | `runtime`, `handle` | the composition root, and what callers hold |
-//! | `testing` | the kit for proving engines (feature `testing`) |
+//! | `testing` | the kit: workflows in virtual time, proofs for engines (feature `testing`) |
 //!
 //! `docs/ARCHITECTURE.md` has the same map with the journeys through it.
 #![forbid(unsafe_code)]
