@@ -237,3 +237,28 @@ impl Commit {
             .push(u32::try_from(self.batch.len()).expect("a commit is bounded far below 2^32 operations"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::record::Name;
+
+    fn namespace(shard: u16) -> Namespace {
+        Namespace::new(Shard(shard), InstanceId::new("a").unwrap())
+    }
+
+    /// Found in review: with the namespace of another shard the conditions looked in the wrong place, and the same
+    /// instance could be started twice.
+    #[test]
+    #[should_panic(expected = "another shard")]
+    fn a_row_of_another_shard_is_refused() {
+        Commit::new(Shard(0)).set(&namespace(1), &Local::Name(0), &Name("n".into()));
+    }
+
+    /// Found in review: the state could be removed alone, unseen by the conditions of the same group.
+    #[test]
+    #[should_panic(expected = "with all the rest")]
+    fn the_state_does_not_go_alone() {
+        Commit::new(Shard(1)).delete(&namespace(1), &Local::Meta(Meta::State));
+    }
+}
