@@ -17,6 +17,24 @@ pub trait Clock: Debug + Send + Sync + 'static {
     fn wait_until(&self, at_ms: Millis) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
+/// Measures how long something takes, by a clock that does not jump.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopwatch(tokio::time::Instant);
+
+impl Stopwatch {
+    /// Begins to measure.
+    #[expect(clippy::disallowed_methods, reason = "this is the seam that the rule points to")]
+    pub(crate) fn start() -> Self {
+        Self(tokio::time::Instant::now())
+    }
+
+    /// How long it has been.
+    #[expect(clippy::disallowed_methods, reason = "this is the seam that the rule points to")]
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// The longest single wait. A wall clock that was set forward is noticed after this long at the latest.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 

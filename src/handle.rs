@@ -1,127 +1,114 @@
 //! What callers hold.
+//!
+//! An [`AnyHandle`] is an instance; a [`Handle`] is one that knows the types of its workflow. Whatever waits or changes
+//! something is a builder that is awaited. Reading never activates an instance: it is read from the store.
+//!
+//! Two ways to change an instance: a message in its inbox (`send`, `operate` for pause, resume and cancel), which its
+//! own code or engine takes when it gets there, and a commit of the caller's (`exclusive`: terminate, release, delete,
+//! retry, reset), for which nobody else may have the instance. Which of two came first, the order of commits says.
 
+mod any;
+mod ask;
+mod batch;
+mod dead;
+mod debounce;
+mod describe;
 mod error;
+mod exclusive;
+mod export;
+mod history;
+mod list;
+mod look;
+mod named;
+mod operate;
+mod promise;
+mod publish;
+mod renew;
+mod schedule;
+mod send;
+mod start;
+mod stream;
+mod wait;
+mod watch;
+mod workflow;
 
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::actor::Shared;
-use crate::engine::{Accepts, Message, Workflow};
-use crate::ids::{InstanceId, MessageId};
-use crate::storage::key::{Local, Meta};
-use crate::storage::record::{self, Failure, Output, State, Status};
-use crate::storage::{self, Commit, Refusal};
+use crate::engine::Workflow;
+use crate::ids::InstanceId;
 
+pub use any::AnyHandle;
+pub use ask::Asking;
+pub(crate) use batch::definition as batch_definition;
+pub use batch::{Batch, BatchCount, BatchFailure, BatchHandle, BatchProgress, BatchStart};
+pub use dead::{DeadLetters, Letter, Letters, LettersAfter};
+pub use debounce::{Debounce, Debounced, Debouncing};
+pub use describe::{Current, Description, Held, StartedChild};
 pub use error::Error;
 pub(crate) use error::Result;
+pub use history::{Event, Happened, History, HistoryEntry};
+pub use list::{List, ListPage, Listed};
+pub use named::{SendNamed, StartNamed, StartedNamed};
+pub use operate::{Effect, Operated};
+pub(crate) use promise::{reject, resolve};
+pub use publish::Publishing;
+pub use schedule::{
+    Schedule, ScheduleDescription, ScheduleHandle, Scheduled, Schedules, SchedulesPage, Scheduling, Triggered,
+};
+pub use send::{Sending, Sent};
+pub use start::{Crowded, Existing, Start, Started};
+pub use stream::{Item, Stream};
+pub use wait::Waiting;
+pub use watch::{Change, Watch, WatchOne, Watched};
+pub use workflow::WorkflowExt;
 
 /// One instance of a workflow, as its callers see it. Cheap to clone.
+///
+/// It is an [`AnyHandle`] that knows its types: what it may be sent, and what it returns.
 pub struct Handle<W> {
-    shared: Arc<Shared>,
-    instance: InstanceId,
+    any: AnyHandle,
     workflow: PhantomData<fn() -> W>,
-}
-
-/// What became of a message that was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
-    /// It is in the inbox.
-    Accepted,
-    /// One with the same id was accepted before.
-    Duplicate,
 }
 
 impl<W: Workflow> Handle<W> {
     pub(crate) fn new(shared: Arc<Shared>, instance: InstanceId) -> Self {
         Self {
-            shared,
-            instance,
+            any: AnyHandle::new(shared, instance),
             workflow: PhantomData,
         }
     }
 
-    /// The id of the instance.
-    pub fn id(&self) -> &InstanceId {
-        &self.instance
-    }
-
-    /// Sends a message. It is durable when this returns; a second one with the same id is a duplicate.
-    pub async fn send<M: Message>(&self, id: MessageId, message: &M) -> Result<Sent>
-    where
-        W: Accepts<M>,
-    {
-        let store = &self.shared.store;
-        let namespace = store.namespace(&self.instance);
-        let message = record::Message {
-            name: M::NAME.to_owned(),
-            id,
-            payload: store.codecs().pack(message).map_err(storage::Error::from)?,
-            sent_at_ms: self.shared.clock.now_ms(),
-        };
-        let shard = namespace.shard();
-        let pending = store.submit_delivery(shard, |arrivals| {
-            let mut commit = Commit::new(shard);
-            commit.deliver(&namespace, arrivals.next_place(), &message);
-            commit
-        });
-        match pending.await?.durable().await {
-            Ok(_) => {
-                self.shared.directory.wake(&self.instance);
-                Ok(Sent::Accepted)
-            }
-            Err(storage::Error::Refused(Refusal::Duplicate(_))) => Ok(Sent::Duplicate),
-            Err(error) => Err(error.into()),
+    /// The handle of an instance, if it is one of this workflow or none yet.
+    pub(crate) fn of(shared: &Arc<Shared>, id: &str) -> Result<Self> {
+        let instance = InstanceId::new(id)?;
+        if let Some(seen) = look::instance(shared, &instance)? {
+            seen.expect_type(&instance, W::NAME)?;
         }
+        Ok(Self::new(Arc::clone(shared), instance))
     }
 
-    /// Where the instance is in its life.
-    pub async fn status(&self) -> Result<Status> {
-        let namespace = self.shared.store.namespace(&self.instance);
-        let snapshot = self.shared.store.snapshot(namespace.shard())?;
-        let state: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State))?;
-        state
-            .map(|state| state.status)
-            .ok_or_else(|| Error::Unknown(self.instance.clone()))
+    /// Waits for the end of the instance, also across restarts, and gives what it returned. Any number may wait. An
+    /// instance that did not complete gives [`Error::Failed`], which says how it ended.
+    pub fn result(&self) -> Waiting<W::Output> {
+        self.result_as()
     }
+}
 
-    /// Waits until the instance has a status that is wanted.
-    pub async fn reached(&self, wanted: impl Fn(Status) -> bool + Send) -> Result<Status> {
-        let changes = self.shared.changes.of(&self.instance);
-        let status = loop {
-            let changed = changes.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            let status = self.status().await?;
-            if wanted(status) {
-                break status;
-            }
-            changed.await;
-        };
-        drop(changes);
-        self.shared.changes.forget(&self.instance);
-        Ok(status)
-    }
+impl<W> Deref for Handle<W> {
+    type Target = AnyHandle;
 
-    /// Waits for the end of the instance, also across restarts, and gives what it returned.
-    pub async fn result(&self) -> Result<W::Output> {
-        self.reached(Status::is_terminal).await?;
-        let store = &self.shared.store;
-        let namespace = store.namespace(&self.instance);
-        let snapshot = store.snapshot(namespace.shard())?;
-        if let Some(Output(payload)) = namespace.get(&*snapshot, &Local::Meta(Meta::Output))? {
-            return Ok(store.codecs().unpack(&payload).map_err(storage::Error::from)?);
-        }
-        let failure: Option<Failure> = namespace.get(&*snapshot, &Local::Meta(Meta::Failure))?;
-        let lost = || storage::Error::Corrupt(format!("instance {} ended without a word", self.instance));
-        Err(Error::Failed(failure.ok_or_else(lost)?))
+    fn deref(&self) -> &AnyHandle {
+        &self.any
     }
 }
 
 impl<W> Clone for Handle<W> {
     fn clone(&self) -> Self {
         Self {
-            shared: Arc::clone(&self.shared),
-            instance: self.instance.clone(),
+            any: self.any.clone(),
             workflow: PhantomData,
         }
     }
@@ -130,7 +117,7 @@ impl<W> Clone for Handle<W> {
 impl<W> std::fmt::Debug for Handle<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Handle")
-            .field("instance", &self.instance)
+            .field("instance", &self.any.instance)
             .finish_non_exhaustive()
     }
 }

@@ -48,6 +48,15 @@ impl InvalidId {
 /// The accepted set: 1 to 200 bytes of UTF-8, no control or invisible formatting characters, no slash or
 /// backslash, not beginning with `__`.
 fn check(text: &str) -> Result<(), InvalidId> {
+    check_shape(text)?;
+    if text.starts_with("__") {
+        return Err(InvalidId::Reserved);
+    }
+    Ok(())
+}
+
+/// The same, for ids that the runtime itself may have given.
+fn check_shape(text: &str) -> Result<(), InvalidId> {
     if text.is_empty() {
         return Err(InvalidId::Empty);
     }
@@ -61,9 +70,6 @@ fn check(text: &str) -> Result<(), InvalidId> {
         if character.is_control() || is_invisible(character) || character == '/' || character == '\\' {
             return Err(InvalidId::Character { character, at });
         }
-    }
-    if text.starts_with("__") {
-        return Err(InvalidId::Reserved);
     }
     Ok(())
 }
@@ -142,6 +148,15 @@ id! {
     /// assert!(InstanceId::new("../etc").is_err());
     /// ```
     InstanceId
+}
+
+impl InstanceId {
+    /// An id that is stored, or that the runtime itself gives: it may begin with `__`.
+    pub(crate) fn internal(text: impl Into<String>) -> Result<Self, InvalidId> {
+        let text = text.into();
+        check_shape(&text)?;
+        Ok(Self(text))
+    }
 }
 
 id! {

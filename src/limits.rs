@@ -9,6 +9,12 @@ pub const ID_BYTES_MAX: usize = 200;
 /// Bytes in a workflow's type name or in a name inside a workflow (`ES0102`).
 pub const NAME_BYTES_MAX: usize = 200;
 
+/// Tags of an instance (`ES0409`). Every listing row carries them, so they have to stay few.
+pub const TAGS_MAX: usize = 32;
+
+/// Bytes in the key or in the value of a tag (`ES0409`).
+pub const TAG_BYTES_MAX: usize = 200;
+
 /// Segments in a location (`ES0103`). Deeper nesting is a recursion that should be a child; the bound also keeps
 /// key decoding from recursing.
 pub const LOCATION_DEPTH_MAX: usize = 64;
@@ -52,7 +58,52 @@ pub const ARRIVAL_EPOCH_MAX: u64 = 1 << 48;
 
 /// Alarms that the scheduler keeps in memory. The rest stay on disk until the window has moved on, so the number of
 /// sleeping instances does not show in memory.
-pub const ALARM_WINDOW_MAX: usize = 4 * 1024;
+pub const ALARM_WINDOW_MAX: usize = 1024;
+
+/// Messages whose instances have not said that they saw them, that the committer remembers. Past this it forgets, and
+/// some instances are activated once too often at the next start.
+pub const UNSEEN_DELIVERIES_MAX: usize = 64 * 1024;
+
+/// Messages in one inbox (ES0414), unless the configuration says otherwise. Whoever runs an instance has its inbox in
+/// memory, and a sender that is faster for so long has to hear of it.
+pub const INBOX_MAX: usize = 10_000;
+
+/// Inboxes whose messages the committer keeps count of. Past this it forgets, and reads each once more.
+pub const INBOX_COUNTS_MAX: usize = 64 * 1024;
+
+/// Instances in memory, and attempts that run, at most (`ES0105`). Each costs kilobytes; nobody has use for more.
+pub const RESIDENTS_MAX: usize = 1_000_000;
+
+/// Threads that run user code (`ES0105`). More than cores only help code that blocks where it should not.
+pub const WORKERS_MAX: usize = 1024;
+
+/// Instances that are charged at once for the death of the process before: enough for their commits to share a sync.
+pub const CHARGES_MAX: usize = 256;
+
+/// Deaths of the process, without getting anywhere in between, after which an instance runs alone among the suspects.
+/// The first death charges everyone who had something running, and most of them are innocent: they go on together.
+pub const DEATHS_BEFORE_PROBATION: u32 = 2;
+
+/// Breakdowns of an instance, with nothing good in between, before it is put into quarantine. A breakdown is a defect
+/// of the runtime or of a destructor; what code and steps return or panic with is handled elsewhere.
+pub const PUMP_FAILURES_MAX: u32 = 5;
+
+/// How long it is remembered that an instance was deleted: long enough for whoever still holds its id to hear so, and
+/// not for ever, since ids never end.
+pub const TOMBSTONE_KEPT: std::time::Duration = std::time::Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Ids that wait to be activated. More stay in the store, as rows, until there is room again.
+pub const WAKE_QUEUE_MAX: usize = 2 * 1024;
+
+/// Instances with one key that may run at once (`ES0431`). Whoever leaves reads the places of all that run, so for more
+/// than this the limit of a workflow or of a queue is the better one.
+pub const GATE_LIMIT_MAX: u32 = 1024;
+
+/// Attempts of one queue that a rate may let begin in its time (`ES0105`): each is a timer for that long.
+pub const QUEUE_RATE_MAX: usize = 100_000;
+
+/// How many a start may find waiting before it is refused or waits itself: they are counted each time.
+pub const CROWD_MAX: usize = 10_000;
 
 /// The longest wait (`ES0104`): a hundred years. Whatever is longer is a mistake, and a wake time beyond it could
 /// overflow.
@@ -60,3 +111,185 @@ pub const DURATION_MAX: std::time::Duration = std::time::Duration::from_secs(100
 
 /// Failed attempts of a step whose details are kept; older ones only count.
 pub const ATTEMPTS_KEPT_MAX: usize = 16;
+
+/// Bytes of what one commit of an instance takes out of its inbox, the first always taken. Several large ones in one
+/// commit would be more than a commit may hold; the rest is taken by the next one.
+pub const TAKEN_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes in what one instance sends to another: a message, an event, the input of a child (`Limit`). Half of a commit
+/// is left for everything else that the same decision writes.
+pub const MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// What one commit of an instance may send to others. More goes with the commits after it, so a parent of a thousand
+/// children never builds a commit that no engine takes.
+pub const OUTGOING_MAX: usize = 256;
+
+/// Bytes of what one commit of an instance may send to others.
+pub const OUTGOING_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// Children of one instance that have not ended and were not let go (`Limit`). Telling all of them to end takes their
+/// ids and no more, so with the longest ids it still fits into the commit that ends the instance: that is one decision
+/// however many there are.
+pub const CHILDREN_OPEN_MAX: usize = 16 * 1024;
+
+/// Children that one row of the outbox tells to end: as many as the courier delivers in one commit.
+pub const CLOSING_MAX: usize = 256;
+
+/// Children that one commit of an instance that goes on tells to end. Each is also recorded as closed, which takes its
+/// whole entry; the rest goes with the commits after it.
+pub const CLOSED_AT_ONCE_MAX: usize = 2 * 1024;
+
+/// Senders whose outboxes the courier empties at once: enough for their commits to share a sync.
+pub const COURIER_SENDERS_MAX: usize = 64;
+
+/// How long the courier waits at most before it tries again what could not be delivered for now.
+pub const COURIER_BACKOFF_MAX: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Bytes of one thing that the code says to the outside: an item, a published value, an answer (`ES0107`). What is
+/// larger belongs where files are kept; say where it is.
+pub const SAID_ITEM_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of all that the code says between two operations (`ES0107`): it becomes one commit.
+pub const SAID_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes that each thing that the code says counts for, beside itself and its name: its row has a key, too.
+pub const SAID_ROW_BYTES: usize = 256;
+
+/// Names under which the code of an instance may publish values (`ES0306`). All of them go in one commit when another run
+/// begins; many values belong into one.
+pub const PUBLISHED_NAMES_MAX: usize = 1024;
+
+/// Questions that the code of an instance may have taken and not answered (`ES0307`). All of them are answered in the
+/// commit that ends it.
+pub const QUESTIONS_OPEN_MAX: usize = 4 * 1024;
+
+/// Unread questions that the last commit of an instance answers. Whoever asked one of the others finds that the instance
+/// has ended, which comes to the same.
+pub const UNREAD_ANSWERED_MAX: usize = 4 * 1024;
+
+/// Different names that the operations of an instance may have (`ES0305`). They are kept for as long as the instance is,
+/// also through loops and new runs, and all of them are in memory.
+pub const NAMES_MAX: usize = 1_000_000;
+
+/// Bytes of new names, and of the rows of what is begun, that the code may ask for between two commits (`ES0305`): half of
+/// a commit, so that what else belongs to the same decision fits as well.
+pub const ASKED_BYTES_MAX: usize = COMMIT_BYTES_MAX / 2;
+
+/// Emitted items that are kept of an instance; older ones go. Who follows an instance is seldom this far behind, and a
+/// loop that emits for ever stays flat on disk.
+pub const EMITTED_KEPT_MAX: u64 = 10_000;
+
+/// Items that a listener may be behind what an instance broadcasts. Past this it misses the oldest: what is not stored
+/// must not pile up in memory either.
+pub const BROADCASTS_BEHIND_MAX: usize = 256;
+
+/// Bytes in one stored value of a user: a result, a state, an output (`ES0301`). With the rest of its record it has to
+/// fit into [`VALUE_BYTES_MAX`].
+pub const PAYLOAD_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// From here on a stored value is worth a warning: it is read back whole whenever the instance is activated.
+pub const PAYLOAD_BYTES_WARN: usize = 512 * 1024;
+
+/// Entries in the history of an instance (`ES0302`). Activating an instance of this size takes half a second; one that
+/// needs more has a loop in it that should be a `repeat`.
+pub const HISTORY_ENTRIES_MAX: u64 = 100_000;
+
+/// From here on the number of entries is worth a warning.
+pub const HISTORY_ENTRIES_WARN: u64 = 20_000;
+
+/// Entries that the history of an instance may be allowed to have (`ES0105`). All of them are read and replayed whenever
+/// the instance is activated: past this that takes many seconds.
+pub const HISTORY_ENTRIES_CEILING: u64 = 1_000_000;
+
+/// Bytes in the history of an instance (`ES0303`). All of it is in memory while the instance is resident.
+pub const HISTORY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes that the history of an instance may be allowed to have (`ES0105`).
+pub const HISTORY_BYTES_CEILING: u64 = 1024 * 1024 * 1024;
+
+/// From here on the size of a history is worth a warning.
+pub const HISTORY_BYTES_WARN: u64 = 16 * 1024 * 1024;
+
+/// Operations, branches or items in one scope (`ES0304`). A join of so many branches with the longest names still fits
+/// into one value.
+pub const SCOPE_ENTRIES_MAX: u64 = 20_000;
+
+/// Bytes of completions that one commit of an instance gathers. What ends together and is more goes into the next ones,
+/// in order; half of a commit is left for everything else that the same decision writes.
+pub const COMPLETION_BYTES_MAX: usize = COMMIT_BYTES_MAX / 4;
+
+/// Commits that a test waits for before it says that something never comes: a loop that sleeps for ever makes them in
+/// no time, and the test would never end.
+pub const TEST_COMMITS_MAX: u64 = 10_000;
+
+/// Virtual time that a test waits before it says that something never comes. Longer than anything that a workflow waits
+/// for; when nothing is left to happen, it passes at once.
+pub const TEST_PATIENCE: std::time::Duration = std::time::Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Bytes of the text of a failure that are kept.
+pub const FAILURE_TEXT_BYTES_MAX: usize = 4 * 1024;
+
+/// Causes of a failure, and branches that failed, that are kept with their text.
+pub const FAILURE_PARTS_MAX: usize = 32;
+
+/// How often at most the progress that heartbeats tell is stored.
+pub const PROGRESS_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// How long an attempt that was cancelled and asked to hear of it may go on.
+pub const CANCELLED_GRACE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Changes that wait for whoever watches all instances. A watcher that is further behind is told how many it missed:
+/// keeping them would let a slow reader fill the memory.
+pub const WATCH_CHANGES_MAX: usize = 1024;
+
+/// Notes that a topic takes in one commit, so that what it hands out fits into one.
+pub const TOPIC_NOTES_MAX: usize = OUTGOING_MAX;
+
+/// Bytes of one event (`Limit`, `ES0215`). An event says that something happened; what is larger belongs where files are
+/// kept, and the event says where.
+pub const EVENT_BYTES_MAX: usize = 256 * 1024;
+
+/// Events that a topic keeps for whoever comes to wait for them; the oldest is forgotten for one more. A topic is no
+/// queue for work: that has instances of its own.
+pub const TOPIC_EVENTS_MAX: usize = 1024;
+
+/// Bytes of the events that a topic keeps: with those who wait they are one value of the store.
+pub const TOPIC_EVENT_BYTES_KEPT: usize = 512 * 1024;
+
+/// Bytes of the events for one that are handed out and not taken yet. Past this an event waits among those that are kept.
+pub const TOPIC_EVENT_BYTES_LENT: usize = 512 * 1024;
+
+/// Instances that may wait for one event (`Limit`).
+pub const TOPIC_WAITERS_MAX: usize = 16 * 1024;
+
+/// Bytes of the names of those who wait for one event (`Limit`): room for ten thousand of them, if their ids are not
+/// longer than seventy bytes.
+pub const TOPIC_WAITER_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of everything that a topic remembers: what is kept, handed out, waits, and the events for all that came with the
+/// last notes. One value of the store, so it is below [`VALUE_BYTES_MAX`].
+pub const TOPIC_BOARD_BYTES_MAX: usize = VALUE_BYTES_MAX - 256 * 1024;
+
+/// The shortest interval of a schedule (`ES0121`). What has to happen more often than this is a loop with a sleep in
+/// it, which starts no instance each time.
+pub const SCHEDULE_INTERVAL_MIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// How late a slot of a schedule may begin and still be on time. Past this there was a downtime, and the schedule's
+/// policy for catching up decides; a busy moment must not look like one.
+pub const SCHEDULE_LATE_MAX: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Slots that a schedule catches up with after a downtime, at most, and slots that may wait in its queue. They are part
+/// of its state, which is written with every slot.
+pub const SCHEDULE_WAITING_MAX: usize = 1000;
+
+/// Slots that a schedule begins in one commit. The rest goes with the ones after it.
+pub const SCHEDULE_STARTS_MAX: usize = 64;
+
+/// Instances that a batch writes down before it operates on them: as much as is done again after a crash.
+pub const BATCH_PAGE_MAX: usize = 100;
+
+/// Instances that a batch operates on at once: enough for their commits to share a sync.
+pub const BATCH_AT_ONCE_MAX: usize = 16;
+
+/// Failures that a batch tells of. All are counted; with more than this there is one cause.
+pub const BATCH_FAILURES_KEPT_MAX: usize = 32;

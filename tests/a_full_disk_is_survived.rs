@@ -14,7 +14,7 @@ use std::process::Command;
 use everstep::Shard;
 use everstep::storage::engine::Snapshot;
 use everstep::storage::key::{Local, Meta};
-use everstep::storage::record::{Entry, EntryKind, State, StepOutcome};
+use everstep::storage::record::{Decided, Entry, EntryKind, State};
 use everstep::storage::{Error, Health, Namespace, Store};
 use kit::process::{child, lines, part, say};
 
@@ -61,7 +61,7 @@ fn expect_acknowledged(store: &Store, last: u64, bytes: usize) {
         let local = Local::History(std::borrow::Cow::Owned(kit::location(revision)));
         let entry: Entry = namespace.get(&*snapshot, &local).unwrap().unwrap();
         match entry.kind {
-            EntryKind::Step(Some(StepOutcome::Completed(payload))) => {
+            EntryKind::Step(Some(Decided::Completed(payload))) => {
                 assert!(payload.bytes == content(revision, bytes), "revision {revision}");
             }
             other => panic!("{other:?}"),

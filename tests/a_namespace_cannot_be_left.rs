@@ -128,7 +128,7 @@ fn perform(namespace: &Namespace, act: &Act, model: &mut Model) -> Commit {
         Act::Begin => {
             commit
                 .set_index(namespace, &kit::origin(), &kit::state(1, Status::Running))
-                .set_runnable(namespace, Some(&Runnable { activations: 0 }))
+                .set_runnable(namespace, Some(&Runnable::new("w", 0)))
                 .set_state(namespace, None, &kit::state(1, Status::Running));
             model.set(&Local::Meta(Meta::State), None);
         }
@@ -148,8 +148,11 @@ fn of_others(store: &Store, instance: &InstanceId) -> kit::Rows {
         | Key::Alarm(_, _, of)
         | Key::Index(_, _, of)
         | Key::Dedup(_, of, _)
-        | Key::Runnable(_, of) => of != instance.as_str(),
-        Key::Store | Key::Position(_) => true,
+        | Key::Runnable(_, of)
+        | Key::Outbox(_, of, ..)
+        | Key::Tombstone(_, of)
+        | Key::Gate(.., of) => of != instance.as_str(),
+        Key::Store | Key::Position(_) | Key::Dead(..) => true,
     });
     rows
 }

@@ -88,7 +88,7 @@ fn state(store: &Store, namespace: &Namespace) -> State {
 /// A commit without conditions.
 fn mark(namespace: &Namespace) -> Commit {
     let mut commit = Commit::new(namespace.shard());
-    commit.set_runnable(namespace, Some(&Runnable { activations: 0 }));
+    commit.set_runnable(namespace, Some(&Runnable::new("w", 0)));
     commit
 }
 

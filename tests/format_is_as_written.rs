@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use everstep::Shard;
 use everstep::location::{Location, Segment};
 use everstep::storage::key::{Arrival, Key, Local, Meta};
-use everstep::storage::record::{AcceptedLoss, Alarm, Failure, FailureKind, Name, State, Status, StoreHeader};
+use everstep::storage::record::{
+    AcceptedLoss, Alarm, Failure, FailureDetails, FailureKind, Name, State, Status, StoreHeader,
+};
 use everstep::storage::value;
 
 const FORMAT: &str = include_str!("../docs/FORMAT.md");
@@ -80,14 +82,15 @@ fn keys() {
 #[test]
 fn values() {
     let key = Key::Store.pack();
-    let failure = Failure {
+    let failure = Failure::from(FailureDetails {
         kind: FailureKind::Exhausted,
         message: "no".into(),
         path: "p".into(),
         attempts: 2,
         causes: vec!["why".into()],
         branches: Vec::new(),
-    };
+        code: None,
+    });
     let state = State {
         status: Status::Sleeping,
         run: 1,
@@ -96,6 +99,12 @@ fn values() {
         entries: 4,
         completions: 5,
         updated_at_ms: 6,
+        drawn_in: 1,
+        keyed_in: 1,
+        retries: 0,
+        emitted: 7,
+        paused: false,
+        said: 6,
     };
     let loss = AcceptedLoss {
         at_ms: 5,
@@ -116,7 +125,7 @@ fn values() {
         ("name \"größe\"", value::encode(&key, &Name("größe".into()))),
         ("alarm, revision 2", value::encode(&key, &Alarm { revision: 2 })),
         ("failure \"no\" because of \"why\"", value::encode(&key, &failure)),
-        ("state sleeping, 1 to 6", value::encode(&key, &state)),
+        ("state sleeping, 1 to 7", value::encode(&key, &state)),
         ("header, one loss", value::encode(&key, &header)),
     ]);
     assert_eq!(table("value at the key `store`"), written);

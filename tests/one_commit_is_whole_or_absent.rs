@@ -363,7 +363,7 @@ fn a_row_that_can_not_be_read_refuses_only_who_needs_it() {
     kit::commit(&store, decision(&store, 2)).unwrap();
     let namespace = store.namespace(&kit::instance("a"));
     let mut commit = Commit::new(namespace.shard());
-    commit.set_runnable(&namespace, Some(&Runnable { activations: 1 }));
+    commit.set_runnable(&namespace, Some(&Runnable::new("w", 1)));
     kit::commit(&store, commit).unwrap();
 }
 

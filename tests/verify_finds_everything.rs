@@ -192,6 +192,8 @@ fn the_index_and_the_instances_agree() {
         workflow: "payment".into(),
         status,
         updated_at_ms: 2_000,
+        parent: None,
+        tags: Vec::new(),
     };
     let at = |ms, id: &'static str| Key::Index(SHARD, ms, id.into());
     finds(delete(at(1_000, "victim")), &[Fault::MissingIndex]);
@@ -224,11 +226,7 @@ fn the_index_and_the_instances_agree() {
 #[test]
 fn what_names_an_instance_names_one_that_is_there() {
     let report = report(|batch| {
-        set(
-            batch,
-            &Key::Runnable(SHARD, "nobody".into()),
-            &Runnable { activations: 0 },
-        );
+        set(batch, &Key::Runnable(SHARD, "nobody".into()), &Runnable::new("w", 0));
         let seen = Seen { epoch: 1, number: 1 };
         set(batch, &Key::Dedup(SHARD, "nobody".into(), "m".into()), &seen);
     });
@@ -287,7 +285,7 @@ fn an_instance_is_where_it_is_looked_for() {
     store.tamper(away, |batch| {
         let key = Key::Instance(away, "victim".into(), Local::Meta(Meta::Input));
         set(batch, &key, &Input(Plan::new("victim").payload()));
-        let key = Key::Instance(away, "__odd".into(), Local::Meta(Meta::Input));
+        let key = Key::Instance(away, "o/dd".into(), Local::Meta(Meta::Input));
         set(batch, &key, &Input(Plan::new("victim").payload()));
     });
     let report = store.open().verify().unwrap();
@@ -301,18 +299,18 @@ fn all_are_counted_and_the_first_are_listed() {
     let report = report(|batch| {
         for number in 0..3_000 {
             let key = Key::Runnable(SHARD, format!("gone {number}").into());
-            set(batch, &key, &Runnable { activations: 0 });
+            set(batch, &key, &Runnable::new("w", 0));
         }
         batch.delete(&victim(Local::Meta(Meta::Input)).pack());
         set(
             batch,
             &Key::Dedup(SHARD, "victim".into(), "m".into()),
-            &Message {
-                name: "not a seen".into(),
-                id: everstep::MessageId::new("m").unwrap(),
-                payload: Plan::new("victim").payload(),
-                sent_at_ms: 0,
-            },
+            &Message::told(
+                "not a seen",
+                everstep::MessageId::new("m").unwrap(),
+                Plan::new("victim").payload(),
+                0,
+            ),
         );
     });
     assert_eq!(report.faults[&Fault::OrphanRunnable], 3_000);
@@ -427,6 +425,8 @@ fn the_index_is_rebuilt_from_the_instances() {
                 workflow: "wrong".into(),
                 status: Status::Running,
                 updated_at_ms: 0,
+                parent: None,
+                tags: Vec::new(),
             };
             set(batch, &Key::Index(shard, 5_000, "nobody".into()), &row);
         });
@@ -437,6 +437,8 @@ fn the_index_is_rebuilt_from_the_instances() {
         workflow: "wrong".into(),
         status: Status::Running,
         updated_at_ms: 0,
+        parent: None,
+        tags: Vec::new(),
     };
     drop(open);
     store.tamper(home, |batch| {

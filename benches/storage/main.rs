@@ -2,17 +2,21 @@
 //!
 //! The limit is a program of the same shape without a store: the same tasks, the same channel, one thread, one
 //! write and one sync for a group, an answer to each. Limit and engines take turns in short rounds, so that a
-//! machine that is busy with other things slows all of them down; what counts is the ratio.
+//! machine that is busy with other things slows all of them down; what counts is the ratio. The limit and the commits
+//! are those of `everstep bench`, which measures whole workflows against them.
 //!
 //! `cargo xtask bench storage --store fjall --writers 1,16 --json`
 
 #![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 
+#[path = "../../src/cli/bench/commits.rs"]
+mod commits;
+#[path = "../../src/cli/bench/limit.rs"]
 mod limit;
 mod options;
 mod report;
+#[path = "../../src/cli/bench/round.rs"]
 mod round;
-mod workload;
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,11 +24,11 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::runtime::Runtime;
 
+use commits::Commits;
 use limit::Limit;
 use options::{Engine, Options};
 use report::{Line, Report};
 use round::Round;
-use workload::Workload;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -70,9 +74,9 @@ fn compare(options: &Options, runtime: &Runtime, writers: usize) -> Outcome<Vec<
     Ok(lines)
 }
 
-fn open(engines: &[Engine], runtime: &Runtime, directory: &Path, writers: usize) -> Outcome<Vec<Workload>> {
+fn open(engines: &[Engine], runtime: &Runtime, directory: &Path, writers: usize) -> Outcome<Vec<Commits>> {
     engines
         .iter()
-        .map(|engine| Workload::start(runtime, &engine.url(directory), writers))
+        .map(|engine| Commits::start(runtime, &engine.url(directory), writers))
         .collect()
 }

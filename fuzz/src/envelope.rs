@@ -10,8 +10,8 @@
 //! What is right is decided by a second implementation of the envelope, which is here and follows `docs/FORMAT.md`.
 
 use everstep::storage::record::{
-    Alarm, Attempts, Entry, Failure, Held, IndexRow, Input as Started, Message, Name, Origin, Output, Runnable, Seen,
-    State, StoreHeader,
+    Alarm, Answer, AtGate, Attempts, DeadLetter, Emitted, Entry, Failure, Flow, Held, Hold, IndexRow, Input as Started,
+    Message, Name, Origin, Outgoing, Output, Published, Runnable, Seen, State, StoreHeader, Tombstone,
 };
 use everstep::storage::value::{self, DecodeError, Record};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -25,7 +25,7 @@ pub const ENVELOPE_BYTES: usize = 14;
 type Read = fn(&[u8], &[u8]) -> Result<(), DecodeError>;
 
 /// Every record, by its type byte, and the function that reads it.
-const RECORDS: [(u8, Read); 15] = [
+const RECORDS: [(u8, Read); 24] = [
     reads::<Held>(),
     reads::<StoreHeader>(),
     reads::<Name>(),
@@ -41,6 +41,15 @@ const RECORDS: [(u8, Read); 15] = [
     reads::<IndexRow>(),
     reads::<Seen>(),
     reads::<Runnable>(),
+    reads::<Emitted>(),
+    reads::<Published>(),
+    reads::<Answer>(),
+    reads::<Hold>(),
+    reads::<Outgoing>(),
+    reads::<DeadLetter>(),
+    reads::<Tombstone>(),
+    reads::<Flow>(),
+    reads::<AtGate>(),
 ];
 
 /// The input that makes [`check`] read `record` as a record of this type and version, and bend its first byte.

@@ -37,20 +37,35 @@ fn made(data: &[u8]) {
 fn key(input: &mut Input<'_>) -> Key<'static> {
     let family = input.byte();
     let shard = Shard(u16::from_le_bytes([input.byte(), input.byte()]));
-    match family % 7 {
+    match family % 11 {
         0 => Key::Store,
         1 => Key::Position(shard),
         2 => Key::Alarm(shard, number(input), id(input)),
         3 => Key::Index(shard, number(input), id(input)),
         4 => Key::Dedup(shard, id(input), id(input)),
         5 => Key::Runnable(shard, id(input)),
+        6 => Key::Outbox(shard, id(input), number(input), small(input)),
+        7 => Key::Dead(shard, number(input), id(input)),
+        8 => Key::Tombstone(shard, id(input)),
+        9 => {
+            let (gate, epoch, number) = (id(input), number(input), number(input));
+            Key::Gate(shard, gate, Arrival { epoch, number }, id(input))
+        }
         _ => Key::Instance(shard, id(input), local(input)),
     }
 }
 
 fn local(input: &mut Input<'_>) -> Local<'static> {
-    const FACTS: [Meta; 5] = [Meta::State, Meta::Output, Meta::Failure, Meta::Origin, Meta::Input];
-    match input.byte() % 5 {
+    const FACTS: [Meta; 7] = [
+        Meta::State,
+        Meta::Output,
+        Meta::Failure,
+        Meta::Origin,
+        Meta::Input,
+        Meta::Hold,
+        Meta::Flow,
+    ];
+    match input.byte() % 8 {
         0 => Local::Name(small(input)),
         1 => Local::Inbox(Arrival {
             epoch: number(input),
@@ -58,6 +73,9 @@ fn local(input: &mut Input<'_>) -> Local<'static> {
         }),
         2 => Local::Meta(FACTS[usize::from(input.byte()) % FACTS.len()]),
         3 => Local::Attempts(number(input)),
+        4 => Local::Emitted(number(input)),
+        5 => Local::Published(id(input)),
+        6 => Local::Answer(id(input)),
         _ => Local::History(Cow::Owned(location(input))),
     }
 }

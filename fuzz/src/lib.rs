@@ -1,7 +1,7 @@
-//! Throws bytes at what reads the disk.
+//! Throws bytes at what reads the disk, files and histories.
 //!
-//! Two targets, one for [keys](key) and one for [values](envelope), each a function from arbitrary bytes to a panic
-//! or nothing. The same functions are run
+//! Four targets, for [keys](key), for [values](envelope), for [export files](import) and for [histories](history), each
+//! a function from arbitrary bytes to a panic or nothing. The same functions are run
 //!
 //! - by libFuzzer, which watches what code an input reaches and bends those that reach something new: `cargo xtask
 //!   fuzz`, a minute of it in `cargo xtask test`;
@@ -15,8 +15,11 @@
 //! their target over the files that they are given, once.
 
 pub mod envelope;
+pub mod history;
+pub mod import;
 mod input;
 pub mod key;
+mod machine;
 pub mod memory;
 pub mod replay;
 pub mod seeds;

@@ -1,4 +1,5 @@
-//! Where fuzzing begins: a key of every family, a record of every type, and lengths that lie.
+//! Where fuzzing begins: a key of every family, a record of every type, lengths that lie, a file, and a change of each
+//! kind.
 
 use std::borrow::Cow;
 
@@ -6,8 +7,10 @@ use everstep::location::{Location, Segment};
 use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::{KeyId, Payload};
 use everstep::storage::record::{
-    AcceptedLoss, Alarm, Attempt, Attempts, BranchStatus, Completed, Entry, EntryKind, Failure, FailureKind, Held,
-    IndexRow, Input, LoopState, Message, Name, Origin, Output, Runnable, Seen, State, Status, StepOutcome, StoreHeader,
+    AcceptedLoss, Alarm, Answer, AtGate, Attempt, Attempts, BranchStatus, ChildState, ClosePolicy, Closing, Completed,
+    Content, DeadLetter, Decided, Emitted, Entry, EntryKind, Failure, FailureDetails, FailureKind, Flow, Gate, Held,
+    Hold, IndexRow, Input, LoopState, Message, Name, Origin, Outgoing, Output, Parcel, Parent, Priority, Published,
+    Reach, Runnable, Seen, Stand, State, Status, StoreHeader, Tombstone,
 };
 use everstep::storage::value::{self, Record};
 use everstep::{MessageId, Shard};
@@ -45,6 +48,16 @@ pub fn keys() -> Vec<Seed> {
         ("index", Key::Index(Shard(7), 0, "é".into())),
         ("dedup", Key::Dedup(Shard(7), "a".into(), "m".into())),
         ("runnable", Key::Runnable(Shard(7), "a".into())),
+        ("emitted", instance(Local::Emitted(9))),
+        ("published", instance(Local::Published("p".into()))),
+        ("answer", instance(Local::Answer("m".into()))),
+        ("outbox", Key::Outbox(Shard(7), "a".into(), 3, 1)),
+        ("dead", Key::Dead(Shard(7), 256, "m".into())),
+        ("tombstone", Key::Tombstone(Shard(7), "a".into())),
+        (
+            "gate",
+            Key::Gate(Shard(7), "k".into(), Arrival { epoch: 1, number: 2 }, "a".into()),
+        ),
         ("text-with-nul", Key::Runnable(Shard(7), "\0a\0".into())),
     ];
     let mut seeds: Vec<Seed> = keys.into_iter().map(|(name, key)| (name, key.pack())).collect();
@@ -98,28 +111,30 @@ fn records() -> Vec<Seed> {
         key_id: KeyId(7),
         bytes: vec![0x63, b'a', b'b', b'c'],
     };
-    let branch = Failure {
+    let branch = Failure::from(FailureDetails {
         kind: FailureKind::Critical,
         message: "b".into(),
         path: String::new(),
         attempts: 0,
         causes: Vec::new(),
         branches: Vec::new(),
-    };
-    let failure = Failure {
+        code: None,
+    });
+    let failure = Failure::from(FailureDetails {
         kind: FailureKind::Exhausted,
         message: "no".into(),
         path: "a/b".into(),
         attempts: 3,
         causes: vec!["why".into(), String::new()],
         branches: vec![("x".into(), branch)],
-    };
-    let message = Message {
-        name: "n".into(),
-        id: MessageId::new("m").expect("a letter is an id"),
-        payload: payload.clone(),
-        sent_at_ms: 258,
-    };
+        code: Some("ES0103".into()),
+    });
+    let message = Message::told(
+        "n",
+        MessageId::new("m").expect("a letter is an id"),
+        payload.clone(),
+        258,
+    );
     let entry = |kind| Entry {
         id: 1,
         completed: Some(Completed { order: 2, at_ms: 3 }),
@@ -133,11 +148,12 @@ fn records() -> Vec<Seed> {
         found: 8,
     };
     let mut seeds = facts(&payload);
+    seeds.extend(between_instances(&payload, &failure, &message));
     seeds.extend([
         seed("name", &Name("größe".into())),
         seed("entry-open-step", &step(None)),
-        seed("entry-step", &step(Some(StepOutcome::Completed(payload.clone())))),
-        seed("entry-failed-step", &step(Some(StepOutcome::Failed(failure.clone())))),
+        seed("entry-step", &step(Some(Decided::Completed(payload.clone())))),
+        seed("entry-failed-step", &step(Some(Decided::Failed(failure.clone())))),
         seed("entry-sleep", &entry(EntryKind::Sleep { wake_at_ms: 9 })),
         seed(
             "entry-receive",
@@ -155,6 +171,7 @@ fn records() -> Vec<Seed> {
                 output: Some(payload.clone()),
                 seen: 6,
                 now_ms: 7,
+                undo: None,
             })),
         ),
         seed(
@@ -184,6 +201,7 @@ fn records() -> Vec<Seed> {
                 }],
                 count: 2,
                 next_at_ms: Some(3),
+                progress: Some(payload.clone()),
             },
         ),
         seed(
@@ -202,6 +220,137 @@ fn records() -> Vec<Seed> {
     seeds
 }
 
+/// What instances have to do with each other, and with who waits for them.
+fn between_instances(payload: &Payload, failure: &Failure, message: &Message) -> Vec<Seed> {
+    let entry = |kind| Entry {
+        id: 1,
+        completed: None,
+        kind,
+    };
+    let child = ChildState {
+        instance: "c".into(),
+        workflow: "w".into(),
+        awaited: true,
+        close: ClosePolicy::Abandon,
+        closed: true,
+        decided: Some(Decided::Failed(failure.clone())),
+        reach: Reach::Parent,
+    };
+    let origin = Origin {
+        parent: Some(Parent {
+            instance: "p".into(),
+            run: 6,
+            entry: 7,
+            awaited: true,
+        }),
+        tags: vec![("k".into(), "v".into())],
+        deadline_at_ms: Some(5),
+        ..Origin::new("w", 2, 3, 4)
+    };
+    let settled = Message {
+        from: Some("c".into()),
+        content: Content::Settled {
+            run: 1,
+            entry: 2,
+            decided: Decided::Completed(payload.clone()),
+            reach: Reach::Waiting,
+        },
+        ..message.clone()
+    };
+    let outgoing = |parcel| Outgoing { to: "t".into(), parcel };
+    let (reason, instance, asks) = ("r".into(), "c".into(), Some(message.id.clone()));
+    let children = vec![Closing { instance, asks }];
+    let (input, decided) = (payload.clone(), Decided::Completed(payload.clone()));
+    vec![
+        seed("entry-child", &entry(EntryKind::Child(child))),
+        seed("entry-compensating", &entry(EntryKind::Compensating(failure.clone()))),
+        seed("message-settled", &settled),
+        seed("outgoing-close", &outgoing(Parcel::Close { reason, children })),
+        seed("outgoing-start", &outgoing(Parcel::Start { origin, input })),
+        seed(
+            "outgoing-message",
+            &outgoing(Parcel::Message {
+                message: settled.clone(),
+                dead_letter: true,
+            }),
+        ),
+        seed(
+            "dead-letter",
+            &DeadLetter {
+                to: "t".into(),
+                reason: "r".into(),
+                message: message.clone(),
+            },
+        ),
+        seed("answer", &Answer { decided, at_ms: 1 }),
+        seed(
+            "emitted",
+            &Emitted {
+                payload: payload.clone(),
+                at_ms: 1,
+            },
+        ),
+        seed("published", &Published(payload.clone())),
+        seed(
+            "hold",
+            &Hold {
+                reason: "r".into(),
+                since_ms: 2,
+                report: Some(payload.clone()),
+            },
+        ),
+        seed("tombstone", &Tombstone { deleted_at_ms: 1 }),
+        seed("at-gate", &AtGate { limit: 3 }),
+        seed("flow", &flow()),
+    ]
+}
+
+fn flow() -> Flow {
+    let place = Some(Arrival { epoch: 1, number: 2 });
+    let gate = Gate {
+        key: "k".into(),
+        limit: 3,
+        stand: Stand::Inside { place },
+    };
+    Flow {
+        priority: Priority::High,
+        gate: Some(gate),
+    }
+}
+
+/// The seeds of the target for export files: what is least in one, and what is least wrong.
+pub fn imports() -> Vec<Seed> {
+    let row = |key: &str, name: &str, record_type: u8, bare: &str| {
+        format!(r#"{{"key":{key},"record":"{name}","type":{record_type},"schema":1,"bare":"{bare}"}}"#)
+    };
+    let name = row(r#"{"family":"name","instance":"a","index":0}"#, "name", 3, "0161");
+    let location = r#"{"family":"history","instance":"a","location":[0,[0,1]]}"#;
+    let entry = row(location, "entry", 4, "0400000000000000000603000000");
+    vec![
+        ("empty", Vec::new()),
+        ("name", name.clone().into_bytes()),
+        ("rows", format!("{name}\n{entry}").into_bytes()),
+        (
+            "header",
+            br#"{"everstep_export":1,"format":1,"scope":"store","shards":4}"#.to_vec(),
+        ),
+    ]
+}
+
+/// The seeds of the target for histories: one change of each kind.
+pub fn histories() -> Vec<Seed> {
+    vec![
+        ("nothing", Vec::new()),
+        ("remove", vec![0, 20, 0]),
+        ("change", vec![1, 12, 0, 8, 1]),
+        ("copy", vec![2, 12, 13]),
+        ("swap", vec![3, 12, 13]),
+        ("insert", vec![4, 12, 0, 3, 2, 1, 1]),
+        ("cut", vec![5, 12, 0, 9]),
+        ("several", vec![0, 30, 0, 3, 10, 20, 1, 9, 0, 4, 255]),
+    ]
+}
+
 fn facts(payload: &Payload) -> Vec<Seed> {
     let state = State {
         status: Status::Sleeping,
@@ -211,16 +360,20 @@ fn facts(payload: &Payload) -> Vec<Seed> {
         entries: 4,
         completions: 5,
         updated_at_ms: 6,
+        ..State::begun(0)
     };
     let origin = Origin {
         workflow: "w".into(),
         version: 2,
         created_at_ms: 3,
+        ..Origin::new("", 0, 0, 0)
     };
     let row = IndexRow {
         workflow: "w".into(),
         status: Status::Parked,
         updated_at_ms: 1,
+        parent: None,
+        tags: Vec::new(),
     };
     let held = Held {
         epoch: 1,
@@ -236,7 +389,7 @@ fn facts(payload: &Payload) -> Vec<Seed> {
         seed("alarm", &Alarm { revision: 2 }),
         seed("index-row", &row),
         seed("seen", &Seen { epoch: 1, number: 2 }),
-        seed("runnable", &Runnable { activations: 3 }),
+        seed("runnable", &Runnable::new("w", 3)),
         seed("position", &held),
     ]
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use everstep_fuzz::seeds::Seed;
-use everstep_fuzz::{envelope, key, seeds};
+use everstep_fuzz::{envelope, history, import, key, seeds};
 
 fn corpus(target: &str) -> BTreeMap<String, Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
@@ -44,4 +44,14 @@ fn keys() {
 #[test]
 fn envelopes() {
     replay("envelope", envelope::check, seeds::envelopes());
+}
+
+#[test]
+fn imports() {
+    replay("import", import::check, seeds::imports());
+}
+
+#[test]
+fn histories() {
+    replay("history", history::check, seeds::histories());
 }

@@ -1,11 +1,10 @@
 //! `#[activity]`: a function becomes an implementation of `Activity`.
 
-use std::time::Duration;
-
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::{Error, PatType, Result};
 
+use crate::duration::literal;
 use crate::function::{Function, Role, last_segment};
 use crate::options::{Known, Options};
 
@@ -21,7 +20,9 @@ static KNOWN: Known = Known {
         ("retries", "retries = 5"),
         ("delay", "delay = \"1s\""),
         ("timeout", "timeout = \"30s\""),
+        ("heartbeat", "heartbeat = \"10s\""),
         ("retry_on_timeout", "retry_on_timeout"),
+        ("queue", "queue = \"mail\""),
     ],
 };
 
@@ -80,14 +81,11 @@ fn set_options(options: &Options) -> Result<TokenStream> {
         .map(|delay| quote!(.delay(#delay)));
     let timeout = options.duration("timeout")?.map(literal);
     let timeout = timeout.map(|timeout| quote!(.timeout(#timeout)));
+    let heartbeat = options.duration("heartbeat")?.map(literal);
+    let heartbeat = heartbeat.map(|heartbeat| quote!(.heartbeat(#heartbeat)));
     let retry_on_timeout = options.flag("retry_on_timeout")?.then(|| quote!(.retry_on_timeout()));
-    Ok(quote!(#retries #delay #timeout #retry_on_timeout))
-}
-
-/// A duration as code.
-fn literal(duration: Duration) -> TokenStream {
-    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
-    quote!(::core::time::Duration::new(#seconds, #nanos))
+    let queue = options.text("queue")?.map(|queue| quote!(.queue(#queue)));
+    Ok(quote!(#retries #delay #timeout #heartbeat #retry_on_timeout #queue))
 }
 
 fn is_attempt(argument: &PatType) -> bool {

@@ -5,6 +5,9 @@
 
 use std::time::Duration;
 
+use proc_macro2::TokenStream;
+use quote::quote;
+
 /// A century, as in the runtime's limits: the longest wait there is.
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
@@ -30,6 +33,12 @@ pub(crate) fn parse(text: &str) -> Result<Duration, &'static str> {
         return Err("it is longer than a century");
     }
     Ok(total)
+}
+
+/// A duration as code.
+pub(crate) fn literal(duration: Duration) -> TokenStream {
+    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    quote!(::core::time::Duration::new(#seconds, #nanos))
 }
 
 /// The beginning of which every character is of a kind, and the rest.

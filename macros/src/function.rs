@@ -1,12 +1,13 @@
 //! The function under an attribute, and the marker that takes its name.
 //!
-//! `async fn payment` becomes a type `Payment` that stands for it, a constant `payment` of that type, and a function
-//! of the type that has the body just as it was written, so that errors in it point at the user's own lines.
+//! `async fn payment` becomes a type `Payment` that stands for it, a function `payment` that gives that type and so can
+//! be handed over in its place, and a function of the type that has the body just as it was written, so that errors in
+//! it point at the user's own lines. It is a function and not a constant because `let` can shadow a function.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Attribute, Error, FnArg, GenericArgument, Ident, ItemFn, Pat, PatType, PathArguments, PathSegment};
+use syn::{Attribute, Error, FnArg, GenericArgument, Ident, ItemFn, PatType, PathArguments, PathSegment};
 use syn::{Result, ReturnType, Safety, Signature, Type};
 
 /// What a function is to become.
@@ -88,23 +89,16 @@ impl Function {
             let message = format!("`{ident}` itself is known as `{marker}`; rename the function or its input type");
             return Err(Error::new_spanned(&input.ty, message));
         }
-        if matches!(&*input.pat, Pat::Ident(pattern) if pattern.ident == *ident) {
-            let message = format!(
-                "`{ident}` is the {} itself; give its input another name",
-                self.role.word
-            );
-            return Err(Error::new_spanned(&input.pat, message));
-        }
         Ok((*input.ty).clone())
     }
 
-    /// The marker, the constant, and the function itself as `call`.
+    /// The marker, the function that stands for it, and the function itself as `call`.
     pub(crate) fn shell(&self) -> TokenStream {
         let Self { item, marker, .. } = self;
         let (ident, vis, body) = (&item.sig.ident, &item.vis, &item.block);
         let everywhere = self.attributes(goes_everywhere);
         let docs = self.attributes(|attribute| attribute.path().is_ident("doc"));
-        let on_constant = self.attributes(|attribute| attribute.path().is_ident("deprecated"));
+        let on_stand_in = self.attributes(|attribute| attribute.path().is_ident("deprecated"));
         let on_function = self.attributes(|attribute| {
             !goes_everywhere(attribute) && !["doc", "deprecated"].iter().any(|name| attribute.path().is_ident(name))
         });
@@ -113,9 +107,9 @@ impl Function {
             ..item.sig.clone()
         };
         let (word, name) = (self.role.word, self.name());
-        let about_marker = format!("The type that stands for the {word} [`{name}`](const@{name}).");
-        let about_constant = format!("The {word} `{name}`.");
-        let about_constant = docs.is_empty().then(|| quote!(#[doc = #about_constant]));
+        let about_marker = format!("The type that stands for the {word} [`{name}`](fn@{name}).");
+        let about_stand_in = format!("The {word} `{name}`.");
+        let about_stand_in = docs.is_empty().then(|| quote!(#[doc = #about_stand_in]));
         let about_call = format!("The function of the {word} itself, as it is written.");
         quote! {
             #[doc = #about_marker]
@@ -123,12 +117,14 @@ impl Function {
             #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
             #vis struct #marker;
 
-            #about_constant
+            #about_stand_in
             #(#docs)*
             #(#everywhere)*
-            #(#on_constant)*
-            #[allow(non_upper_case_globals)]
-            #vis const #ident: #marker = #marker;
+            #(#on_stand_in)*
+            #[allow(dead_code)]
+            #vis fn #ident() -> #marker {
+                #marker
+            }
 
             #(#everywhere)*
             impl #marker {

@@ -10,7 +10,7 @@ use crate::options::{Known, Options};
 
 static KNOWN: Known = Known {
     attribute: "message",
-    options: &[("name", "name = \"approval\"")],
+    options: &[("name", "name = \"approval\""), ("reply", "reply(Answer)")],
 };
 
 /// What the derive adds to a type.
@@ -38,9 +38,25 @@ pub(crate) fn expand(tokens: TokenStream) -> Result<TokenStream> {
         .name()?
         .map_or_else(|| ident.unraw().to_string(), |name| name.value());
     let span = Span::call_site().located_at(ident.span());
+    let replies = options.types("reply")?;
+    if let [_, second, ..] = replies.as_slice() {
+        return Err(Error::new_spanned(
+            second,
+            "a question has one answer, which has one type",
+        ));
+    }
+    let question = replies.first().map(|reply| {
+        quote_spanned! {span=>
+            impl ::everstep::Question for #ident {
+                type Reply = #reply;
+            }
+        }
+    });
     Ok(quote_spanned! {span=>
         impl ::everstep::Message for #ident {
             const NAME: &'static str = #name;
         }
+
+        #question
     })
 }

@@ -136,7 +136,30 @@ impl Options {
         Ok(types)
     }
 
-    fn text(&self, name: &str) -> Result<Option<LitStr>> {
+    /// Options of an option: `retries(limit = 3)`.
+    pub(crate) fn group(&self, name: &str, known: &'static Known) -> Result<Option<Self>> {
+        match self.find(name) {
+            None => Ok(None),
+            Some(Meta::List(list)) if !list.tokens.is_empty() => Self::parse(known, list.tokens.clone()).map(Some),
+            Some(other) => Err(self.wrong_shape(other)),
+        }
+    }
+
+    /// One of a few words.
+    pub(crate) fn word(&self, name: &str, words: &[&str]) -> Result<Option<String>> {
+        let Some(text) = self.text(name)? else {
+            return Ok(None);
+        };
+        if words.contains(&text.value().as_str()) {
+            return Ok(Some(text.value()));
+        }
+        let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+        let message = format!("`{name}` is one of {}", words.join(", "));
+        Err(Error::new_spanned(text, message))
+    }
+
+    /// A text.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<LitStr>> {
         match self.find(name) {
             None => Ok(None),
             Some(option) => match literal(option) {

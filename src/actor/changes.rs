@@ -3,26 +3,65 @@
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 
 use crate::ids::InstanceId;
+use crate::limits::WATCH_CHANGES_MAX;
 
 /// Tells waiters that something of an instance was committed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Changes {
-    waiters: DashMap<InstanceId, Arc<Notify>>,
+    waiters: DashMap<InstanceId, Arc<Waiters>>,
+    /// Those who want to hear of everybody.
+    all: broadcast::Sender<InstanceId>,
+}
+
+/// Those who wait for one instance.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    /// For anything.
+    pub(crate) any: Notify,
+    /// For its end. They are most of all, and the commits before it do not wake them.
+    pub(crate) end: Notify,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        let (all, _) = broadcast::channel(WATCH_CHANGES_MAX);
+        Self {
+            waiters: DashMap::new(),
+            all,
+        }
+    }
 }
 
 impl Changes {
     /// Whom to wait for. Register with [`Notify::notified`] before looking at the store, so that no change is missed.
-    pub(crate) fn of(&self, instance: &InstanceId) -> Arc<Notify> {
+    pub(crate) fn of(&self, instance: &InstanceId) -> Arc<Waiters> {
         Arc::clone(&self.waiters.entry(instance.clone()).or_default())
+    }
+
+    /// The changes of all instances, from now on.
+    pub(crate) fn all(&self) -> broadcast::Receiver<InstanceId> {
+        self.all.subscribe()
     }
 
     /// Something of an instance was committed.
     pub(crate) fn tell(&self, instance: &InstanceId) {
+        self.tell_of(instance, true);
+    }
+
+    /// The same, by who knows whether it can have been its end.
+    pub(crate) fn tell_of(&self, instance: &InstanceId, ended: bool) {
         if let Some(waiters) = self.waiters.get(instance) {
-            waiters.notify_waiters();
+            waiters.any.notify_waiters();
+            if ended {
+                waiters.end.notify_waiters();
+            }
+        }
+        if self.all.receiver_count() > 0 {
+            // Nobody is left to hear it: whoever was there has gone meanwhile.
+            let _ = self.all.send(instance.clone());
         }
     }
 

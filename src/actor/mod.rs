@@ -1,6 +1,6 @@
 //! WHO: the workflow actor, its mailbox, the directory of residents.
 //!
-//! A resident instance has one actor. The actor receives nudges, small and coalesced, and owns a pump: the task that
+//! A resident instance has one actor. The actor receives nudges, small and coalesced, and owns a pump, the task that
 //! holds the live function, polls it, commits what it decides, and starts its steps. User code runs in the pump and
 //! in the steps' own tasks, never in the actor's handler, so a slow workflow can't hold up its own mailbox.
 //!
@@ -16,17 +16,47 @@
 //!
 //! **Architecture invariant:** a nudge carries nothing. Whoever is woken looks at the store.
 
+mod attempt;
+mod attempts;
+mod broadcasts;
 mod changes;
+mod courier;
 mod directory;
+mod feed;
+mod gate;
+mod hold;
 mod load;
+mod observers;
 mod pump;
+mod recovery;
+mod residency;
+mod rewind;
+mod shared;
 mod signal;
 mod start;
+mod supervisor;
+mod watchdog;
 mod workflow;
 
-pub(crate) use changes::Changes;
-pub(crate) use directory::Directory;
+#[cfg(feature = "testing")]
+pub(crate) use attempt::run as run_attempt;
+pub(crate) use changes::Waiters;
+#[cfg(feature = "testing")]
+pub(crate) use courier::{Build, Delivery, Hand, outboxes};
+pub(crate) use courier::{Courier, ends_of_children, terminate_commit};
+pub(crate) use directory::Woken;
+pub(crate) use feed::feed;
+pub(crate) use gate::{flow as flow_of, leave as leave_gate, waits as waits_at_gate};
+pub(crate) use load::workflow as workflow_of;
 #[cfg(feature = "testing")]
 pub(crate) use load::{inbox as load_inbox, load as load_instance};
-pub(crate) use pump::Shared;
-pub(crate) use start::start_commit;
+pub(crate) use observers::Observers;
+pub use recovery::Recovery;
+pub(crate) use recovery::{admit, recover};
+pub(crate) use rewind::{Cut, cut};
+pub(crate) use shared::Shared;
+pub(crate) use signal::Leave;
+pub(crate) use start::{
+    begins_later, new_run_commit, set_flow, start_at_gate_commit, start_commit, take_what_was_asked,
+};
+pub(crate) use watchdog::run as watch;

@@ -1,37 +1,31 @@
 //! The task that runs one resident instance.
 
-use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use futures_util::FutureExt;
-use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::actor::changes::Changes;
-use crate::actor::directory::Directory;
+use crate::actor::attempts::{Attempts, Lane, Told};
+use crate::actor::gate;
+use crate::actor::hold::{self, Held};
 use crate::actor::load;
-use crate::actor::signal::Signal;
-use crate::clock::Clock;
-use crate::engine::{AttemptEnd, Begin, Definition, Divergence, Execution, Turn};
+use crate::actor::shared::Shared;
+use crate::actor::signal::{Leave, Signal};
+use crate::actor::start;
+use crate::actor::supervisor::{Blame, Supervisor};
+use crate::actor::watchdog::At;
+use crate::clock::Millis;
+use crate::engine::{Begin, Divergence, Execution, Moment, Turn};
 use crate::ids::InstanceId;
-use crate::location::Location;
-use crate::scheduler::Alarms;
-use crate::spawn;
-use crate::storage::{Activation, Condition, Error, Namespace, Refusal, Store};
+use crate::limits::DEATHS_BEFORE_PROBATION;
+use crate::storage::key::{Local, Meta};
+use crate::storage::payload::Payload;
+use crate::storage::record::{Flow, Priority, Runnable, Stand, State, Status};
+use crate::storage::{Activation, Condition, Error, FlightSlot, Namespace, Refusal};
+use crate::telemetry;
 
-/// What all pumps share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) store: Store,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) definitions: HashMap<&'static str, Definition>,
-    pub(crate) directory: Directory,
-    pub(crate) alarms: OnceLock<Alarms>,
-    pub(crate) changes: Changes,
-}
-
-/// Why a pump stopped before its instance ended.
+/// Why a pump stopped.
 #[derive(Debug, thiserror::Error)]
 enum Stopped {
     #[error(transparent)]
@@ -40,51 +34,146 @@ enum Stopped {
     Divergence(#[from] Divergence),
     #[error("this process does not know workflow `{0}`")]
     UnknownWorkflow(String),
+    #[error("somebody else needs the instance")]
+    Asked,
+    #[error("it has nothing to do")]
+    Idle,
 }
 
-/// Runs an instance until it ends, or until it can't go on.
+impl Stopped {
+    /// A commit that no store would take is the instance's own; that a store can't be reached is not.
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Storage(Error::TooLarge { .. } | Error::Refused(_)) => Blame::Instance,
+            Self::Storage(_) => Blame::Store,
+            Self::Divergence(_) | Self::UnknownWorkflow(_) | Self::Asked | Self::Idle => Blame::Instance,
+        }
+    }
+}
+
+/// Runs an instance until it ends, until it has had nothing to do for a while, or until it can't go on.
 pub(crate) async fn run(shared: Arc<Shared>, instance: InstanceId, signal: Arc<Signal>) {
-    let activation = shared.store.activate(&instance);
-    let pump = Pump::new(&shared, &instance, &signal, &activation);
-    if let Err(stopped) = pump.run().await {
-        tracing::error!(%instance, reason = %stopped, "an instance stopped");
+    let mut guard = Guard {
+        shared: &shared,
+        instance: &instance,
+        signal: &signal,
+        armed: true,
+    };
+    loop {
+        let activation = shared.store.activate(&instance);
+        let stopped = Pump::new(&shared, &signal, &activation).run().await;
+        let settled = settle(&shared, &activation, stopped).await;
+        shared.store.deactivate(&activation);
+        match settled {
+            Ok(()) if shared.directory.retire(&instance, &signal) => break,
+            // There was news meanwhile: it is looked at once more, from what is stored.
+            Ok(()) => {
+                signal.lower();
+            }
+            Err(Stopped::Asked) => {
+                shared.directory.leave(&instance, &signal);
+                break;
+            }
+            Err(stopped) => {
+                shared.directory.leave(&instance, &signal);
+                Supervisor::broke_down(&shared, &instance, stopped.blame(), stopped.to_string());
+                break;
+            }
+        }
     }
-    shared.store.deactivate(&activation);
-    while !shared.directory.retire(&instance, &signal) {
-        // There was news after the end: it was for an instance that has nothing more to do.
-        signal.lower();
+    guard.armed = false;
+}
+
+/// Writes down why an instance can't go on, if that is something to write down.
+async fn settle(shared: &Shared, activation: &Activation, stopped: Result<(), Stopped>) -> Result<(), Stopped> {
+    let (status, reason, report) = match stopped {
+        Ok(()) | Err(Stopped::Idle) => return Ok(()),
+        Err(Stopped::Divergence(divergence)) => {
+            let report = shared.store.codecs().pack(&divergence).ok();
+            (Status::Stuck, divergence.to_string(), report)
+        }
+        Err(unknown @ Stopped::UnknownWorkflow(_)) => (Status::Parked, unknown.to_string(), None),
+        // What can't be read concerns this instance alone.
+        Err(Stopped::Storage(error @ (Error::Corrupt(_) | Error::Decode { .. } | Error::InvalidKey(_)))) => {
+            tracing::error!(instance = %activation.instance(), %error, code = error.code(), "an instance is damaged");
+            (Status::Stuck, error.to_string(), None)
+        }
+        Err(stopped) => return Err(stopped),
+    };
+    let held = Held { status, reason, report };
+    Ok(hold::put_aside(shared, activation, &held).await?)
+}
+
+/// Whatever becomes of the task (a panic, an actor that is killed), its place is given back and the instance goes on.
+struct Guard<'a> {
+    shared: &'a Arc<Shared>,
+    instance: &'a InstanceId,
+    signal: &'a Arc<Signal>,
+    armed: bool,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if self.armed && self.shared.directory.leave(self.instance, self.signal) {
+            let panicking = std::thread::panicking();
+            let reason = if panicking { "it panicked" } else { "its task was ended" };
+            Supervisor::broke_down(self.shared, self.instance, Blame::Instance, reason.to_owned());
+        }
     }
 }
 
-/// How an attempt ended, and which.
-type Ended = (Location, u32, AttemptEnd);
+/// What became of reading an instance.
+#[expect(clippy::large_enum_variant, reason = "it lives for a moment")]
+enum Loading {
+    Runs(Execution),
+    /// It has to come to its gate first.
+    Comes(State),
+    /// There is nothing to run.
+    Rests,
+}
 
 struct Pump<'a> {
     shared: &'a Arc<Shared>,
     namespace: Namespace,
-    signal: &'a Signal,
+    signal: &'a Arc<Signal>,
     activation: &'a Activation,
+    workflow: Arc<str>,
     /// The revision of the instance as it was read, until the first commit.
     revision_read: Option<u64>,
-    attempts: HashMap<Location, AbortHandle>,
-    ended: mpsc::UnboundedSender<Ended>,
-    endings: mpsc::UnboundedReceiver<Ended>,
+    /// The last message that the instance can have seen.
+    seen: u64,
+    attempts: Attempts,
+    flight: Option<FlightSlot>,
+    /// Deaths of the process since the instance last got anywhere, and its completions then.
+    crashes: Option<(u32, u64)>,
+    probation: Option<OwnedSemaphorePermit>,
+    /// Whether it is written that it was put aside.
+    held: bool,
+    flow: Flow,
 }
 
 impl<'a> Pump<'a> {
-    fn new(shared: &'a Arc<Shared>, instance: &'a InstanceId, signal: &'a Signal, activation: &'a Activation) -> Self {
-        // As many messages as there are running attempts, and no more.
-        let (ended, endings) = mpsc::unbounded_channel();
-        let namespace = shared.store.namespace(instance);
+    fn new(shared: &'a Arc<Shared>, signal: &'a Arc<Signal>, activation: &'a Activation) -> Self {
+        let workflow = Arc::from("");
+        let lane = Lane {
+            priority: Priority::Normal,
+            workflow: Arc::clone(&workflow),
+            queue: None,
+        };
         Self {
             shared,
-            namespace,
+            namespace: shared.store.namespace(activation.instance()),
             signal,
             activation,
             revision_read: None,
-            attempts: HashMap::new(),
-            ended,
-            endings,
+            seen: 0,
+            attempts: Attempts::new(shared, lane),
+            workflow,
+            flight: None,
+            crashes: None,
+            probation: None,
+            held: false,
+            flow: Flow::default(),
         }
     }
 
@@ -92,7 +181,9 @@ impl<'a> Pump<'a> {
         loop {
             match self.stay().await {
                 // A commit of the activation before this one arrived after the instance was read. Read it again.
-                Err(Stopped::Storage(Error::Refused(Refusal::Revision { .. }))) => self.cancel_all(),
+                Err(Stopped::Storage(Error::Refused(Refusal::Revision { .. }))) => {}
+                // Somebody else has begun an activation.
+                Err(Stopped::Storage(Error::Refused(Refusal::StaleActivation))) => return Err(Stopped::Asked),
                 ended => return ended,
             }
         }
@@ -100,9 +191,15 @@ impl<'a> Pump<'a> {
 
     /// Runs the instance from what is stored.
     async fn stay(&mut self) -> Result<(), Stopped> {
-        let Some(mut execution) = self.load()? else {
-            return Ok(());
+        let mut execution = match self.load()? {
+            Loading::Runs(execution) => execution,
+            Loading::Comes(state) => return self.come_to_gate(state).await,
+            Loading::Rests => return Ok(()),
         };
+        // Whoever only waits for its turn is not recorded: it can't be what the process dies of.
+        self.wait_alone().await;
+        let (revision, _) = execution.progress();
+        self.record_flight(revision..=revision, false);
         loop {
             if self.turn(&mut execution).await? {
                 return Ok(());
@@ -111,128 +208,284 @@ impl<'a> Pump<'a> {
         }
     }
 
-    fn load(&mut self) -> Result<Option<Execution>, Stopped> {
+    /// Waits, if this may be what the process dies of, until no other suspect runs. Before the death that would put an
+    /// instance aside it has therefore run alone.
+    async fn wait_alone(&mut self) {
+        let enough = DEATHS_BEFORE_PROBATION.min(self.shared.config.crash_limit - 1);
+        let suspect = self.crashes.is_some_and(|(deaths, _)| deaths >= enough);
+        if suspect && self.probation.is_none() {
+            let probation = Arc::clone(&self.shared.probation);
+            self.probation = probation.acquire_owned().await.ok();
+        }
+    }
+
+    fn load(&mut self) -> Result<Loading, Stopped> {
+        let instance = self.namespace.instance();
+        self.seen = self.shared.store.delivered(self.namespace.shard());
         let snapshot = self.shared.store.snapshot(self.namespace.shard())?;
-        let Some(loaded) = load::load(&self.namespace, &*snapshot)? else {
-            return Ok(None);
+        let Some(mut loaded) = load::load(&self.namespace, &*snapshot)? else {
+            return Ok(Loading::Rests);
         };
-        if loaded.state.status.is_terminal() {
-            return Ok(None);
+        let status = loaded.state.status;
+        if status.is_terminal() || status == Status::Quarantined {
+            return Ok(Loading::Rests);
+        }
+        if start::begins_later(&loaded.state, self.shared.clock.now_ms()) {
+            self.arm(loaded.state.alarm_at_ms);
+            return Ok(Loading::Rests);
         }
         let Some(definition) = self.shared.definitions.get(loaded.origin.workflow.as_str()) else {
             return Err(Stopped::UnknownWorkflow(loaded.origin.workflow));
         };
+        self.flow = gate::flow(&self.namespace, &*snapshot)?;
+        match gate::stand(&self.flow) {
+            Some(Stand::Outside) => return Ok(Loading::Comes(loaded.state)),
+            Some(Stand::Waits { .. }) => return Ok(Loading::Rests),
+            Some(Stand::Inside { .. }) | None => {}
+        }
+        self.workflow = Arc::from(loaded.origin.workflow.as_str());
+        let lane = Lane {
+            priority: self.flow.priority,
+            workflow: Arc::clone(&self.workflow),
+            queue: definition.policy.queue,
+        };
+        self.attempts = Attempts::new(self.shared, lane);
+        self.held = matches!(status, Status::Stuck | Status::Parked);
         self.revision_read = Some(loaded.state.revision);
+        let charged = self.shared.charged.remove(instance);
+        if charged.is_some_and(|(_, revision)| revision == loaded.state.revision) {
+            loaded.crashes = 1;
+        }
+        let activations = load::activations(&self.namespace, &*snapshot)?;
+        self.crashes = (activations > 0).then_some((activations, loaded.state.completions));
         let codecs = self.shared.store.codecs().clone();
-        Ok(Some(Execution::new(self.namespace.clone(), loaded, definition, codecs)))
+        let bounds = definition.bounds(self.shared.config.bounds);
+        let namespace = self.namespace.clone();
+        Ok(Loading::Runs(Execution::new(
+            namespace, loaded, definition, codecs, bounds,
+        )))
+    }
+
+    /// The instance has to pass a gate and has not come to it: it does now, and goes on when it is let in.
+    async fn come_to_gate(&mut self, before: State) -> Result<(), Stopped> {
+        let namespace = self.namespace.clone();
+        let state = State {
+            revision: before.revision + 1,
+            alarm_at_ms: None,
+            updated_at_ms: self.shared.clock.now_ms(),
+            ..before.clone()
+        };
+        let coming = self.shared.store.submit_delivery(namespace.shard(), |arrivals| {
+            let mut commit = crate::storage::Commit::new(namespace.shard());
+            commit
+                .require(Condition::Current(self.activation.clone()))
+                .require(Condition::Revision(namespace.instance().clone(), before.revision))
+                .set_state(&namespace, before.alarm_at_ms, &state)
+                .set_runnable(&namespace, None)
+                .seen(self.seen);
+            let (store, flow) = (&self.shared.store, &self.flow);
+            gate::come(store, &mut commit, &namespace, flow, state.revision, || {
+                arrivals.next_place()
+            });
+            commit
+        });
+        coming.await?.durable().await?;
+        self.shared.changes.tell(namespace.instance());
+        self.nudge_courier();
+        Ok(())
+    }
+
+    fn nudge_courier(&self) {
+        if let Some(courier) = self.shared.courier.get() {
+            courier.nudge();
+        }
     }
 
     /// Takes turns until the instance rests with everything durable. Tells whether it ended.
     async fn turn(&mut self, execution: &mut Execution) -> Result<bool, Stopped> {
+        // Also after a rest: a suspect that backs off is one still.
+        self.wait_alone().await;
         loop {
+            if self.signal.leave() == Leave::Now {
+                return Err(Stopped::Asked);
+            }
             let Turn {
                 commit,
                 begin,
-                cancel,
                 alarm_at_ms,
+                broadcasts,
                 ended,
-            } = execution.turn(self.shared.clock.now_ms())?;
-            for location in cancel {
-                self.cancel(&location);
+                mut posted,
+                incidents,
+                warnings,
+                ..
+            } = {
+                let instance = self.namespace.instance();
+                let at = At::Function(execution.whereabouts());
+                let _watched = self.shared.watch.poll(instance, &self.workflow, at);
+                execution.turn(self.shared.clock.now_ms())?
+            };
+            for warning in warnings {
+                tracing::warn!(instance = %self.namespace.instance(), %warning);
             }
-            for attempt in begin {
-                self.begin(attempt);
-            }
+            let (revision, completions) = execution.progress();
             let Some(mut commit) = commit else {
+                self.begin(begin, execution, revision..=revision);
+                self.arm(alarm_at_ms);
+                self.broadcast(broadcasts);
                 return Ok(false);
             };
+            // They may begin before this commit, which has nothing in it that they follow from.
+            self.begin(begin, execution, revision - 1..=revision);
+            if !self.attempts.is_empty() {
+                self.record_flight(revision - 1..=revision, true);
+            }
             commit.require(Condition::Current(self.activation.clone()));
+            if !ended {
+                commit.seen(self.seen);
+                self.charge(&mut commit, completions);
+            }
+            if std::mem::take(&mut self.held) {
+                commit.delete(&self.namespace, &Local::Meta(Meta::Hold));
+            }
+            if execution.stands().is_terminal() {
+                posted |= gate::leave(&mut commit, &self.namespace, &self.flow, revision);
+            }
             // A commit that an earlier activation had handed over may have been on its way while the instance was
             // read. It comes before the first commit of this one, which therefore notices.
             if let Some(revision) = self.revision_read.take() {
                 commit.require(Condition::Revision(self.namespace.instance().clone(), revision));
             }
             self.shared.store.commit(commit).await?;
-            self.shared.changes.tell(self.namespace.instance());
+            self.shared.changes.tell_of(self.namespace.instance(), ended);
+            if posted {
+                self.nudge_courier();
+            }
+            self.broadcast(broadcasts);
+            for incident in &incidents {
+                self.shared.observers.tell(incident);
+            }
             if ended {
-                self.report_unawaited(execution);
+                self.shared.broadcasts.close(self.namespace.instance());
+                self.report_end(execution);
                 return Ok(true);
             }
-            if let (Some(at), Some(alarms)) = (alarm_at_ms, self.shared.alarms.get()) {
-                alarms.armed(at, self.namespace.instance());
-            }
             if !execution.committed() {
+                self.arm(alarm_at_ms);
                 return Ok(false);
             }
         }
     }
 
-    /// Waits until an attempt ends or somebody has news.
+    /// Waits until an attempt ends or somebody has news; if neither has to come soon, until that was long enough.
     async fn wait(&mut self, execution: &mut Execution) -> Result<(), Stopped> {
-        tokio::select! {
-            ended = self.endings.recv() => {
-                let mut next = ended;
-                while let Some((location, number, end)) = next {
-                    self.attempts.remove(&location);
-                    execution.attempt_ended(&location, number, end, self.shared.clock.now_ms());
-                    next = self.endings.try_recv().ok();
-                }
+        let idle = self.attempts.is_empty();
+        if idle {
+            self.rested();
+            match self.signal.leave() {
+                Leave::Stay if self.shared.config.idle.is_zero() => return Err(Stopped::Idle),
+                Leave::Stay => {}
+                Leave::IfIdle => return Err(Stopped::Idle),
+                Leave::Settled | Leave::Now => return Err(Stopped::Asked),
             }
+        }
+        let _rest = idle.then(|| self.shared.idle.rest(self.signal));
+        tokio::select! {
+            // The order makes no difference, but it has to be the same one in a simulation.
+            biased;
+            told = self.attempts.told() => self.hear(execution, told),
             () = self.signal.wait() => {
                 self.signal.lower();
+                if !idle {
+                    self.signal.stay();
+                }
+                self.seen = self.shared.store.delivered(self.namespace.shard());
                 let snapshot = self.shared.store.snapshot(self.namespace.shard())?;
-                execution.refresh_inbox(load::inbox(&self.namespace, &*snapshot)?);
+                let inbox = load::inbox(&self.namespace, &*snapshot)?;
+                telemetry::inbox(&self.workflow, inbox.len());
+                execution.refresh_inbox(inbox);
             }
+            () = tokio::time::sleep(self.shared.config.idle), if idle => return Err(Stopped::Idle),
         }
         Ok(())
     }
 
-    /// Runs an attempt in a task of its own: a slow, blocking or panicking one harms nobody else.
-    fn begin(&mut self, attempt: Begin) {
-        let Begin {
-            location,
-            number,
-            attempting,
-            timeout,
-            ..
-        } = attempt;
-        let (ended, at) = (self.ended.clone(), location.clone());
-        let task = spawn::task(async move {
-            let guarded = AssertUnwindSafe(attempting).catch_unwind();
-            let end = match timeout {
-                Some(timeout) => match tokio::time::timeout(timeout, guarded).await {
-                    Ok(returned) => AttemptEnd::of(returned),
-                    Err(_) => AttemptEnd::TimedOut,
-                },
-                None => AttemptEnd::of(guarded.await),
-            };
-            // A pump that is gone has no use for it: the attempt is made again when the instance is next activated.
-            let _ = ended.send((location, number, end));
-        });
-        self.attempts.insert(at, task.abort_handle());
-    }
-
-    fn cancel(&mut self, location: &Location) {
-        if let Some(task) = self.attempts.remove(location) {
-            task.abort();
+    fn broadcast(&self, items: Vec<Payload>) {
+        for item in items {
+            self.shared.broadcasts.tell(self.namespace.instance(), item);
         }
     }
 
-    fn cancel_all(&mut self) {
-        for (_, task) in self.attempts.drain() {
-            task.abort();
+    /// Whoever comes to rest lets other suspects go on.
+    fn rested(&mut self) {
+        if let Some(flight) = &mut self.flight {
+            flight.rests();
+        }
+        self.probation = None;
+        self.shared.supervisor.rested(self.namespace.instance());
+    }
+
+    /// What attempts tell. Of their progress the execution knows already, and stores it in the turn that follows.
+    fn hear(&mut self, execution: &mut Execution, first: Told) {
+        let mut next = Some(first);
+        while let Some(told) = next {
+            if let Told::Ended(location, id, Some(end)) = told {
+                execution.attempt_ended(&location, id, end, self.shared.clock.now_ms());
+            }
+            next = self.attempts.try_told();
         }
     }
 
-    fn report_unawaited(&self, execution: &mut Execution) {
+    fn begin(&mut self, begin: Vec<Begin>, execution: &mut Execution, revisions: RangeInclusive<u64>) {
+        if begin.is_empty() || self.shared.stopping.load(Ordering::Acquire) {
+            // What does not begin is made when the instance is next activated.
+            return;
+        }
+        self.record_flight(revisions, true);
+        for attempt in begin {
+            self.attempts
+                .begin(self.namespace.instance(), &execution.span(), attempt);
+        }
+    }
+
+    fn record_flight(&mut self, revisions: RangeInclusive<u64>, attempts: bool) {
+        if self.flight.is_none() {
+            self.flight = self.shared.flight.slot();
+        }
+        if let Some(flight) = &mut self.flight {
+            flight.running(self.namespace.instance(), revisions, attempts);
+        }
+    }
+
+    /// Keeps count of the deaths of the process until the instance gets somewhere.
+    fn charge(&mut self, commit: &mut crate::storage::Commit, completions: u64) {
+        let Some((activations, before)) = self.crashes else {
+            return;
+        };
+        if completions == before {
+            commit.keep_runnable(&self.namespace, &Runnable::new(&*self.workflow, activations));
+        } else {
+            self.crashes = None;
+            self.probation = None;
+            commit.reset_runnable(&self.namespace, &Runnable::new(&*self.workflow, 0));
+        }
+    }
+
+    /// Tells the scheduler again, also of an alarm that it has rung: the clock may have been set back since.
+    fn arm(&self, alarm_at_ms: Option<Millis>) {
+        if let (Some(at), Some(alarms)) = (alarm_at_ms, self.shared.alarms.get()) {
+            alarms.armed(at, self.namespace.instance());
+        }
+    }
+
+    fn report_end(&self, execution: &mut Execution) {
+        let moment = match execution.stands() {
+            status if status.is_terminal() => Moment::Ended(status),
+            status => Moment::PutAside(status),
+        };
+        self.shared.happened(self.namespace.instance(), &self.workflow, moment);
         for step in execution.take_unawaited() {
             tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and never awaited");
         }
-    }
-}
-
-impl Drop for Pump<'_> {
-    fn drop(&mut self) {
-        self.cancel_all();
     }
 }

@@ -1,42 +1,155 @@
-//! The commit that starts an instance.
+//! The commits that begin the life of an instance: the first run, and another one after the end.
 
+use crate::actor::gate;
 use crate::clock::Millis;
-use crate::engine::Workflow;
 use crate::ids::InstanceId;
-use crate::storage::key::{Local, Meta};
-use crate::storage::record::{Input, Origin, Runnable, State, Status};
-use crate::storage::{Commit, Condition, Result, Store};
+use crate::storage::engine::Snapshot;
+use crate::storage::key::{Arrival, Local, Meta};
+use crate::storage::payload::Payload;
+use crate::storage::record::{Content, Flow, Input, Message, Origin, Runnable, State, Status};
+use crate::storage::{Commit, Condition, Namespace, Result, Rows, Store};
 
-/// Everything that has to be written for an instance to exist, if it does not yet.
-pub(crate) fn start_commit<W: Workflow>(
+/// Everything that has to be written for an instance to exist, if it does not yet. With a time it begins then: until
+/// its alarm rings it is pending and nothing else.
+pub(crate) fn start_commit(
     store: &Store,
     instance: &InstanceId,
-    input: &W::Input,
-    now: Millis,
-) -> Result<Commit> {
+    origin: &Origin,
+    input: Payload,
+    begin_at_ms: Option<Millis>,
+) -> Commit {
     let namespace = store.namespace(instance);
-    let input = store.codecs().pack(input)?;
-    let origin = Origin {
-        workflow: W::NAME.to_owned(),
-        version: W::VERSION,
-        created_at_ms: now,
-    };
+    let mut commit = Commit::new(namespace.shard());
+    begin_rows(&mut commit, &namespace, origin, input, begin_at_ms);
+    commit
+}
+
+/// The same for one that has to pass a gate: it comes there at once, and runs when it is let in.
+pub(crate) fn start_at_gate_commit(
+    store: &Store,
+    instance: &InstanceId,
+    origin: &Origin,
+    input: Payload,
+    flow: &Flow,
+    place: impl FnOnce() -> Arrival,
+) -> Commit {
+    let namespace = store.namespace(instance);
+    let mut commit = Commit::new(namespace.shard());
+    let state = State::begun(origin.created_at_ms);
+    first_rows(&mut commit, &namespace, origin, input, &state);
+    gate::come(store, &mut commit, &namespace, flow, state.revision, place);
+    commit
+}
+
+/// Writes how an instance is let in, if that is special.
+pub(crate) fn set_flow(commit: &mut Commit, namespace: &Namespace, flow: &Flow) {
+    if *flow == Flow::default() {
+        commit.delete(namespace, &Local::Meta(Meta::Flow));
+    } else {
+        commit.set(namespace, &Local::Meta(Meta::Flow), flow);
+    }
+}
+
+/// The same, as a part of a commit that does other things as well.
+pub(crate) fn begin_rows(
+    commit: &mut Commit,
+    namespace: &Namespace,
+    origin: &Origin,
+    input: Payload,
+    begin_at_ms: Option<Millis>,
+) {
     let state = State {
-        status: Status::Pending,
-        run: 1,
-        revision: 1,
-        alarm_at_ms: None,
-        entries: 0,
-        completions: 0,
-        updated_at_ms: now,
+        alarm_at_ms: begin_at_ms,
+        ..State::begun(origin.created_at_ms)
+    };
+    first_rows(commit, namespace, origin, input, &state);
+    if begin_at_ms.is_none() {
+        commit.set_runnable(namespace, Some(&Runnable::new(origin.workflow.as_str(), 0)));
+    }
+}
+
+fn first_rows(commit: &mut Commit, namespace: &Namespace, origin: &Origin, input: Payload, state: &State) {
+    commit
+        .require(Condition::Missing(namespace.instance().clone()))
+        .set(namespace, &Local::Meta(Meta::Origin), origin)
+        .set(namespace, &Local::Meta(Meta::Input), &Input(input))
+        .set_state(namespace, None, state)
+        .set_index(namespace, origin, state);
+}
+
+/// Everything that has to be written for an instance to begin another run with an empty history. Its unread messages
+/// stay; what an operator or another instance had asked of the run before goes.
+pub(crate) fn new_run_commit(
+    namespace: &Namespace,
+    snapshot: &dyn Snapshot,
+    origin: &Origin,
+    before: &State,
+    input: Payload,
+    (now, begin_at_ms): (Millis, Option<Millis>),
+) -> Result<Commit> {
+    let run = before.run + 1;
+    let state = State {
+        run,
+        revision: before.revision + 1,
+        alarm_at_ms: begin_at_ms,
+        drawn_in: run,
+        keyed_in: run,
+        emitted: before.emitted,
+        ..State::begun(now)
     };
     let mut commit = Commit::new(namespace.shard());
+    commit.require(Condition::Revision(namespace.instance().clone(), before.revision));
+    commit.delete_below(namespace, &crate::location::Location::root());
+    clear(&mut commit, namespace, snapshot, Rows::Attempts)?;
+    clear(&mut commit, namespace, snapshot, Rows::Published)?;
+    take_what_was_asked(&mut commit, namespace, snapshot, false)?;
+    for fact in [Meta::Output, Meta::Failure, Meta::Hold] {
+        commit.delete(namespace, &Local::Meta(fact));
+    }
+    let runnable = begin_at_ms
+        .is_none()
+        .then(|| Runnable::new(origin.workflow.as_str(), 0));
     commit
-        .require(Condition::Missing(instance.clone()))
-        .set(&namespace, &Local::Meta(Meta::Origin), &origin)
-        .set(&namespace, &Local::Meta(Meta::Input), &Input(input))
-        .set_state(&namespace, None, &state)
-        .set_index(&namespace, &origin, &state)
-        .set_runnable(&namespace, Some(&Runnable { activations: 0 }));
+        .set(namespace, &Local::Meta(Meta::Origin), origin)
+        .set(namespace, &Local::Meta(Meta::Input), &Input(input))
+        .set_state(namespace, before.alarm_at_ms, &state)
+        .set_index(namespace, origin, &state)
+        .set_runnable(namespace, runnable.as_ref());
     Ok(commit)
+}
+
+/// Whether an instance was accepted for later, and later has not come.
+pub(crate) fn begins_later(state: &State, now: Millis) -> bool {
+    state.status == Status::Pending && state.alarm_at_ms.is_some_and(|at| at > now)
+}
+
+fn clear(commit: &mut Commit, namespace: &Namespace, snapshot: &dyn Snapshot, rows: Rows<'_>) -> Result<()> {
+    namespace.list(snapshot, rows, &mut |local, _| {
+        commit.delete(namespace, &local);
+        Ok(())
+    })
+}
+
+/// Removes the messages that were about the run before: pause, resume, cancel, and how its operations ended, unless the
+/// next run goes on with some of them. Tells whether the last of them was to hold or to go on: whoever asked for that is
+/// told that it was done.
+pub(crate) fn take_what_was_asked(
+    commit: &mut Commit,
+    namespace: &Namespace,
+    snapshot: &dyn Snapshot,
+    keeps_history: bool,
+) -> Result<Option<bool>> {
+    let mut paused = None;
+    namespace.list(snapshot, Rows::Inbox, &mut |local, row| {
+        match row.decode::<Message>()?.content {
+            Content::Told { .. } | Content::Asked { .. } => return Ok(()),
+            Content::Settled { .. } if keeps_history => return Ok(()),
+            Content::Settled { .. } | Content::Cancel { .. } => {}
+            Content::Pause => paused = Some(true),
+            Content::Resume => paused = Some(false),
+        }
+        commit.delete(namespace, &local);
+        Ok(())
+    })?;
+    Ok(paused)
 }

@@ -1,121 +1,191 @@
-//! `everstep demo`: orders that are priced, approved, left to cool off and charged, told as it happens.
+//! `everstep demo`: orders that are reserved, approved, left to cool off, paid, packed and shipped, told as it happens.
+//!
+//! `order.rs` is the workflow, as one would write it; `teller.rs` puts lines on the screen; `before.rs` reads what an
+//! earlier start left behind. Here is the program around them: it starts the orders, approves them, follows them.
+
+mod before;
+mod order;
+mod teller;
 
 use std::time::Duration;
 
 use clap::Args;
 use everstep::storage::record::Status;
-use everstep::{Accepts, Ctx, Handle, Message, MessageId, Runtime, Workflow, WorkflowError};
-use serde::{Deserialize, Serialize};
+use everstep::{Handle, Runtime};
+use futures_util::future::try_join_all;
 
-use super::Outcome;
+use super::problem::{Exit, Outcome, Problem};
+use super::{Output, paint};
+use before::Before;
+use order::{Approval, Order, Request};
+use teller::{Mark, tell};
 
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+#[command(after_help = "\
+Examples:
+  everstep demo
+  everstep demo --instances 20 --seed 7
+  everstep demo --fast --json | jq -r .what
+
+Kill it while it runs and start it again: what was done is not done again. When it is over:
+  everstep list ./everstep-demo
+  everstep show ./everstep-demo order-3")]
+pub(crate) struct Demo {
     /// Where the demo keeps its store
     #[arg(long, default_value = "./everstep-demo")]
     store: String,
     /// How many orders
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     instances: u32,
-    /// Don't wait between the stages
+    /// Which items, prices and accidents the orders have
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Don't take time over anything
     #[arg(long)]
     fast: bool,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct OrderInput {
-    order: u32,
-    cooling_off_ms: u64,
-}
-
-#[derive(Message, Serialize, Deserialize)]
-struct Approval {
-    by: String,
-}
-
-struct Order;
-
-impl Accepts<Approval> for Order {}
-
-impl Workflow for Order {
-    const NAME: &'static str = "demo-order";
-    type Input = OrderInput;
-    type Output = String;
-
-    async fn run(ctx: Ctx<Order>, input: OrderInput) -> Result<String, WorkflowError> {
-        let order = input.order;
-        let reserved: u32 = ctx
-            .step("reserve", move || effect(order, "reserved the goods", 100 + order))
-            .await?;
-        let approval: Approval = ctx.receive().await?;
-        ctx.sleep("cooling off", Duration::from_millis(input.cooling_off_ms))
-            .await?;
-        let charged: u32 = ctx
-            .step("charge", move || effect(order, "charged the card", reserved * 2))
-            .await?;
-        Ok(format!("{charged} paid, approved by {}", approval.by))
+impl Demo {
+    pub(crate) fn run(&self, output: &Output) -> Outcome {
+        let before = Before::read(&self.store)?;
+        teller::begin(output.json, self.instances);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        runtime.block_on(self.tell_it(&before))
     }
-}
 
-/// A step's effect on the world: here, a line on the screen.
-async fn effect(order: u32, what: &'static str, result: u32) -> Result<u32, WorkflowError> {
-    println!("order {order}: {what}");
-    Ok(result)
-}
-
-pub(crate) fn run(options: &Options) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(demo(options))
-}
-
-async fn demo(options: &Options) -> Outcome {
-    let runtime = Runtime::builder().workflow(Order).open(&options.store).await?;
-    println!(
-        "The store is {}. Press Ctrl-C or kill -9 this process and start it again: it carries on.\n",
-        options.store
-    );
-    let pause = if options.fast { 0 } else { 1_500 };
-    let mut orders = Vec::new();
-    for order in 1..=options.instances {
-        let input = OrderInput {
-            order,
-            cooling_off_ms: pause * 2,
+    async fn tell_it(&self, before: &Before) -> Outcome {
+        let runtime = Runtime::builder().workflow(order::order).open(&self.store).await?;
+        self.welcome(before);
+        let ended = tokio::select! {
+            ended = try_join_all((1..=self.instances).map(|number| self.follow(&runtime, before, number))) => Some(ended?),
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                None
+            }
         };
-        let handle = runtime.start(Order, &format!("order-{order}"), &input).await?;
-        match handle.status().await? {
-            Status::Pending => println!("order {order}: started"),
-            status => println!("order {order}: was started before, is {status}"),
+        runtime.stop().await;
+        match ended {
+            Some(ended) => {
+                self.summary(before, &ended);
+                Ok(())
+            }
+            None => {
+                let again = format!("Stopped. Everything that was acknowledged is in {}.", self.store);
+                teller::note(&format!(
+                    "\n{again}\nStart the same command again: it carries on from here."
+                ));
+                Err(Problem::Silent(Exit::Interrupted))
+            }
         }
-        orders.push((order, handle));
     }
-    for (order, handle) in &orders {
-        approve(*order, handle, pause).await?;
+
+    fn welcome(&self, before: &Before) {
+        let pid = std::process::id();
+        teller::note(&format!(
+            "{} orders in {}. Each is reserved, approved by a message, left to cool off, paid, packed and shipped;\n\
+             for some the courier refuses, and what was done is undone.\n",
+            self.instances, self.store
+        ));
+        if self.store.starts_with("memory:") {
+            teller::note("A store in memory is gone with the process: without `--store memory:` it carries on.\n");
+        } else if before.is_empty() {
+            let kill = paint::strong(&format!("kill -9 {pid}"));
+            teller::note(&format!(
+                "Press Ctrl-C, or `{kill}` in another terminal, and start it again.\n"
+            ));
+        } else {
+            let (orders, operations) = (before.orders(), before.operations());
+            let found = format!("An earlier start left {orders} orders here, with {operations} operations done.");
+            teller::note(&format!("{}\nThey are not done again.\n", paint::strong(&found)));
+        }
     }
-    for (order, handle) in &orders {
-        println!("order {order}: {}", handle.result().await?);
+
+    /// Follows one order from its start to its end.
+    async fn follow(&self, runtime: &Runtime, before: &Before, number: u32) -> Outcome<Status> {
+        let id = format!("order-{number}");
+        if before.of(&id).is_none() {
+            self.pause(u64::from(number - 1) * 250).await;
+        }
+        let request = Request::of(number, self.seed, self.fast);
+        let order = runtime.start(order::order, request).id(id).await?;
+        if !order.existed() {
+            tell(number, Mark::Begun, "started");
+        } else if let Some(told) = before.of(order.id().as_str()) {
+            tell(number, Mark::Before, told);
+        }
+        let mut last = order.reached(|_| true).await?;
+        while !last.is_terminal() {
+            match last {
+                Status::Waiting => {
+                    tell(number, Mark::Waits, "waits for an approval");
+                    self.pause(600 + u64::from(number % 3) * 500).await;
+                    approve(number, &order).await?;
+                }
+                Status::Sleeping => tell(number, Mark::Waits, "cools off"),
+                Status::BackingOff => tell(number, Mark::Waits, "waits for the next attempt"),
+                Status::Compensating => tell(number, Mark::Undoes, "undoes what it did"),
+                _ => {}
+            }
+            last = order.reached(|status| status != last).await?;
+        }
+        // What ended in an earlier start was told then.
+        if !before.had_ended(order.id().as_str()) {
+            match order.result().await {
+                Ok(receipt) => tell(number, Mark::Ended, &receipt),
+                Err(everstep::Error::Failed(failure)) => tell(number, Mark::Undone, &format!("{last}: {failure}")),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        teller::finished();
+        Ok(last)
     }
-    println!(
-        "\nAll {} orders are done. Remove {} to begin anew.",
-        orders.len(),
-        options.store
-    );
-    runtime.stop().await;
-    Ok(())
+
+    fn summary(&self, before: &Before, ended: &[Status]) {
+        let count = |status| ended.iter().filter(|end| **end == status).count();
+        let (completed, compensated) = (count(Status::Completed), count(Status::Compensated));
+        let others = ended.len() - completed - compensated;
+        let others = if others > 0 {
+            format!(", {others} ended otherwise")
+        } else {
+            String::new()
+        };
+        let (done, operations) = (teller::effects(), before.operations());
+        let before = match operations {
+            0 => String::new(),
+            operations => format!("; {operations} operations were done by earlier starts and not again"),
+        };
+        let all = paint::strong(&format!("All {} orders have ended", ended.len()));
+        teller::note(&format!(
+            "\n{all}: {completed} completed, {compensated} compensated{others}.\n\
+             This start made {done} attempts at steps{before}."
+        ));
+        if !self.store.starts_with("memory:") {
+            // Whoever came through cargo has no program of that name yet.
+            let cargo = std::env::var_os("CARGO").is_some();
+            let (program, store) = (if cargo { "cargo run --" } else { "everstep" }, &self.store);
+            teller::note(&format!(
+                "\nLook around:\n  {program} list {store}\n  {program} show {store} order-{}\n\
+                 Remove {store} to begin anew.",
+                ended.len().min(3)
+            ));
+        }
+    }
+
+    async fn pause(&self, millis: u64) {
+        if !self.fast {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+    }
 }
 
-/// Approves an order that waits for it, once: the message has an id, so a second run of the demo sends a duplicate.
-async fn approve(order: u32, handle: &Handle<Order>, pause_ms: u64) -> Outcome {
-    let reached = |status| matches!(status, Status::Waiting | Status::Sleeping) || status.is_terminal();
-    if handle.reached(reached).await? != Status::Waiting {
-        return Ok(());
+/// Approves an order, once: the message has an id, so one that was sent by an earlier start is a duplicate.
+async fn approve(number: u32, order: &Handle<Order>) -> Outcome {
+    let by = ["kim", "ada", "lin"][number as usize % 3];
+    let approval = Approval { by: by.to_owned() };
+    match order.send(approval).id(format!("approval-{number}")).await {
+        Ok(everstep::Sent::Accepted) => tell(number, Mark::Told, &format!("{by} approves")),
+        Ok(everstep::Sent::Duplicate) | Err(everstep::Error::Finished { .. }) => {}
+        Err(error) => return Err(error.into()),
     }
-    tokio::time::sleep(Duration::from_millis(pause_ms)).await;
-    handle
-        .send(
-            MessageId::new(format!("approval-{order}"))?,
-            &Approval { by: "kim".into() },
-        )
-        .await?;
-    println!("order {order}: approved, cooling off");
     Ok(())
 }

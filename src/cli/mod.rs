@@ -1,27 +1,69 @@
-//! The commands of the `everstep` program. Each is a file with an `Options` that clap parses and a `run`.
+//! The commands of the `everstep` program. Each is a file with a struct that clap parses and a `run`.
+//!
+//! They read a store directly and know no workflow of yours: payloads are CBOR, which describes itself, and are shown
+//! as JSON. Read `problem.rs` for what goes wrong and with which exit code, `look.rs` for how an instance is read,
+//! then the commands.
 
+mod bench;
+mod completions;
 mod demo;
+mod history;
+mod json;
+mod list;
+mod look;
+mod paint;
+mod problem;
+mod show;
 mod store;
+mod text;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What a command returns: nothing, or what to tell the user.
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+use problem::{Outcome, Problem};
 
 /// Durable workflows: ordinary async functions that survive crashes, restarts and deploys.
 #[derive(Debug, Parser)]
-#[command(name = "everstep", version)]
+#[command(name = "everstep", version, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Arguments {
+    /// JSON instead of text: an object, or one object a line. Errors too
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: Command,
 }
 
+const EXAMPLES: &str = "\
+A first look:
+  everstep demo                          an order flow; kill it and start it again
+  everstep list ./everstep-demo          what is in its store
+  everstep show ./everstep-demo order-3  one instance: status, entries, timeline
+
+A store is a directory (`./data`, which is `fjall:./data`) or `sled:./data`. It belongs to one
+process at a time: stop the program that has it open, or look at a backup.
+
+Exit codes:
+  0    done
+  1    looked, and something is wrong (`verify` has findings), or it failed
+  2    the command line is wrong
+  3    the store can't be used: missing, in use, damaged, of a newer release
+  4    there is no such instance
+  130  stopped by Ctrl-C
+
+Every error has a code with a page that says what to do: docs/errors/README.md";
+
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run an order flow; kill it in the middle and start it again to see it carry on
-    Demo(demo::Options),
+    Demo(demo::Demo),
+    /// List the instances of a store
+    List(list::List),
+    /// Show one instance: where it stands, its entries as a tree, its timeline
+    Show(show::Show),
+    /// Tell what an instance did, in the order in which it was decided
+    History(history::History),
     /// Read everything in a store and report what is wrong
     Verify(store::Verify),
     /// Write a store, or one instance, to a file
@@ -32,34 +74,49 @@ enum Command {
     Backup(store::Backup),
     /// Open a store that has lost commits, on purpose; the loss is written into it
     AcceptLoss(store::AcceptLoss),
+    /// Measure what workflows cost, beside what the disk allows
+    Bench(bench::Bench),
+    /// Print a completion script for a shell
+    Completions(completions::Completions),
+}
+
+/// Where a command writes to, and how.
+struct Output {
+    /// Colours are taken out where it is not a terminal.
+    out: anstream::AutoStream<io::Stdout>,
+    json: bool,
+}
+
+impl Output {
+    /// Writes one JSON object on a line of its own.
+    fn object(&mut self, object: &serde_json::Value) -> Outcome {
+        Ok(writeln!(self.out, "{object}")?)
+    }
 }
 
 pub(crate) fn run() -> ExitCode {
     let arguments = Arguments::parse();
-    let outcome = match &arguments.command {
-        Command::Demo(options) => demo::run(options),
-        Command::Verify(verify) => verify.run(),
-        Command::Export(export) => export.run(),
-        Command::Import(import) => import.run(),
-        Command::Backup(backup) => backup.run(),
-        Command::AcceptLoss(accept) => accept.run(),
+    let mut output = Output {
+        out: anstream::stdout(),
+        json: arguments.json,
     };
-    match outcome {
+    let outcome = match &arguments.command {
+        Command::Demo(demo) => demo.run(&output),
+        Command::List(list) => list.run(&mut output),
+        Command::Show(show) => show.run(&mut output),
+        Command::History(history) => history.run(&mut output),
+        Command::Verify(verify) => verify.run(&mut output),
+        Command::Export(export) => export.run(),
+        Command::Import(import) => import.run(&mut output),
+        Command::Backup(backup) => backup.run(&mut output),
+        Command::AcceptLoss(accept) => accept.run(&mut output),
+        Command::Bench(bench) => bench.run(&mut output),
+        Command::Completions(completions) => completions.run(&mut output),
+    };
+    match outcome.and_then(|()| Ok(output.out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            match code(&*error) {
-                Some(code) => eprintln!("error {code}: {error}"),
-                None => eprintln!("error: {error}"),
-            }
-            ExitCode::FAILURE
-        }
+        // Whoever reads has enough: `everstep list ./data | head`.
+        Err(Problem::Silent(code)) => code.into(),
+        Err(problem) => problem.tell(arguments.json),
     }
-}
-
-/// The stable code of an error, if it is one of ours.
-fn code(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
-    let storage = error
-        .downcast_ref::<everstep::storage::Error>()
-        .map(everstep::storage::Error::code);
-    storage.or_else(|| error.downcast_ref::<everstep::Error>().map(everstep::Error::code))
 }

@@ -7,61 +7,56 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use everstep::InstanceId;
-use everstep::storage::{OpenOptions, Store, Url};
+use everstep::storage::{OpenOptions, Store};
+use serde_json::json;
 
-use super::Outcome;
-
-/// Options for a store that is there already: a mistyped path must not make a new one.
-fn existing(url: &str) -> Result<OpenOptions, Box<dyn std::error::Error>> {
-    let there = match url.parse()? {
-        #[cfg(feature = "fjall")]
-        Url::Fjall(path) => path.exists(),
-        #[cfg(feature = "sled")]
-        Url::Sled(path) => path.exists(),
-        Url::Memory => false,
-    };
-    if there {
-        Ok(OpenOptions::new())
-    } else {
-        Err(format!("there is no store at {url}").into())
-    }
-}
+use super::look::{self, existing};
+use super::problem::{Exit, Problem};
+use super::{Outcome, Output};
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everstep verify ./data            exits with 1 if anything is wrong
+  everstep verify ./data --json
+  everstep verify ./data --repair   writes the listing index anew")]
 pub(crate) struct Verify {
     /// The store: `./data`, `fjall:./data` or `sled:./data`
     store: String,
-    /// One JSON object instead of text
-    #[arg(long)]
-    json: bool,
     /// Write the listing index anew from what the instances say
     #[arg(long)]
     repair: bool,
 }
 
 impl Verify {
-    pub(crate) fn run(&self) -> Outcome {
+    pub(crate) fn run(&self, output: &mut Output) -> Outcome {
         let report = if self.repair {
-            let store = existing(&self.store)?.open(&self.store)?;
+            let store = look::open(&self.store)?;
             store.rebuild_index()?;
             store.verify()?
         } else {
-            OpenOptions::new().verify(&self.store)?
+            existing(&self.store)?.verify(&self.store)?
         };
-        if self.json {
-            println!("{}", serde_json::to_string(&report)?);
+        if output.json {
+            output.object(&serde_json::to_value(&report)?)?;
         } else {
-            println!("{report}");
+            writeln!(output.out, "{report}")?;
         }
         if report.is_clean() {
             Ok(())
         } else {
-            Err("the store has findings".into())
+            Err(Problem::Silent(Exit::Wrong))
         }
     }
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everstep export ./data --out all.jsonl
+  everstep export ./data --instance order-123 | less
+
+The format is described in docs/export.md.")]
 pub(crate) struct Export {
     /// The store
     store: String,
@@ -75,17 +70,19 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(&self) -> Outcome {
-        let store = existing(&self.store)?.open(&self.store)?;
+        let store = look::open(&self.store)?;
         let Some(path) = &self.out else {
             return self.write(&store, &mut std::io::stdout().lock());
         };
         // What a store holds is nobody else's business, nor is what comes out of it.
-        let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| refused("write", path, &error))?;
         let mut out = BufWriter::new(file);
         self.write(&store, &mut out)?;
         // The store may be removed as soon as this command has succeeded, so the file has to be on the disk by then,
         // and its name.
-        out.into_inner()?.sync_all()?;
+        let file = out.into_inner().map_err(|error| Problem::from(error.into_error()))?;
+        file.sync_all()?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(())
@@ -101,6 +98,9 @@ impl Export {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  everstep import ./new-data all.jsonl")]
 pub(crate) struct Import {
     /// The store to make; only one instance can be imported into a store that holds anything
     store: String,
@@ -109,16 +109,25 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    pub(crate) fn run(&self) -> Outcome {
-        let mut file = BufReader::new(File::open(&self.file)?);
-        let (store, imported) = OpenOptions::new().import(&self.store, &mut file)?;
+    pub(crate) fn run(&self, output: &mut Output) -> Outcome {
+        let file = File::open(&self.file).map_err(|error| refused("read", &self.file, &error))?;
+        let (store, imported) = OpenOptions::new().import(&self.store, &mut BufReader::new(file))?;
         store.close()?;
-        println!("imported {} instances, {} rows", imported.instances, imported.rows);
-        Ok(())
+        let (instances, rows) = (imported.instances, imported.rows);
+        if output.json {
+            return output.object(&json!({"instances": instances, "rows": rows}));
+        }
+        Ok(writeln!(output.out, "imported {instances} instances, {rows} rows")?)
     }
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everstep backup ./data ./backup-monday
+  everstep backup ./data sled:./as-sled     to another engine
+
+While a program has the store open, it makes the backup itself: `Store::backup`.")]
 pub(crate) struct Backup {
     /// The store to copy
     store: String,
@@ -127,23 +136,42 @@ pub(crate) struct Backup {
 }
 
 impl Backup {
-    pub(crate) fn run(&self) -> Outcome {
-        let copied = existing(&self.store)?.open(&self.store)?.backup(&self.target)?;
-        println!("copied {} rows, {} bytes", copied.rows, copied.bytes);
-        Ok(())
+    pub(crate) fn run(&self, output: &mut Output) -> Outcome {
+        let copied = look::open(&self.store)?.backup(&self.target)?;
+        let (rows, bytes) = (copied.rows, copied.bytes);
+        if output.json {
+            return output.object(&json!({"rows": rows, "bytes": bytes}));
+        }
+        Ok(writeln!(output.out, "copied {rows} rows, {bytes} bytes")?)
     }
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+A store that is behind its watermark has lost commits that somebody was told about. Restoring a
+backup is better. If there is none, this opens it all the same and notes what is missing.
+
+Example:
+  everstep accept-loss ./data")]
 pub(crate) struct AcceptLoss {
     /// The store
     store: String,
 }
 
 impl AcceptLoss {
-    pub(crate) fn run(&self) -> Outcome {
-        existing(&self.store)?.accept_loss(true).open(&self.store)?.close()?;
-        println!("{} opens again; what was lost is written into its header", self.store);
-        Ok(())
+    pub(crate) fn run(&self, output: &mut Output) -> Outcome {
+        let store = existing(&self.store)?.accept_loss(true).open(&self.store)?;
+        let losses = store.header().accepted_losses.len();
+        store.close()?;
+        if output.json {
+            return output.object(&json!({"store": self.store, "accepted_losses": losses}));
+        }
+        let opens = format!("{} opens; its header notes {losses} accepted losses", self.store);
+        Ok(writeln!(output.out, "{opens}")?)
     }
+}
+
+/// What the file system said, with what was asked of it.
+fn refused(action: &str, path: &Path, error: &std::io::Error) -> Problem {
+    Problem::Other(format!("could not {action} {}: {error}", path.display()))
 }

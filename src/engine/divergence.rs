@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::engine::journal::Journal;
+use crate::engine::witness::CallSite;
 use crate::location::Location;
 
 /// Where history and code went apart, and what can be done about it.
@@ -17,12 +18,19 @@ pub struct Divergence {
     /// What the code asked for there or, if that is known, in its place; `end` if it came to its end; none if it asked
     /// for nothing.
     pub asked: Option<String>,
+    /// Where in the code it was asked for, if that is known.
+    pub asked_at: Option<String>,
     /// Recorded entries around it, in the order of their completion.
     pub neighbours: Vec<String>,
 }
 
 impl Divergence {
-    pub(crate) fn at(journal: &Journal, location: &Location, asked: Option<String>) -> Self {
+    pub(crate) fn at(
+        journal: &Journal,
+        location: &Location,
+        asked: Option<String>,
+        call_site: Option<CallSite>,
+    ) -> Self {
         let mut ordered: Vec<_> = journal
             .entries
             .iter()
@@ -49,6 +57,7 @@ impl Divergence {
             path: journal.names.path(location),
             recorded: journal.entries.get(location).map(|entry| entry.kind.name().to_owned()),
             asked,
+            asked_at: call_site.map(ToString::to_string),
             neighbours: neighbours.collect(),
         }
     }
@@ -65,7 +74,11 @@ impl fmt::Display for Divergence {
             Some(asked) => format!("asked for a {asked}"),
             None => "asked for nothing".to_owned(),
         };
-        writeln!(f, "history has {recorded} at `{}`, the code {asked}", self.path)?;
+        write!(f, "history has {recorded} at `{}`, the code {asked}", self.path)?;
+        if let Some(asked_at) = &self.asked_at {
+            write!(f, " at {asked_at}")?;
+        }
+        writeln!(f)?;
         for neighbour in &self.neighbours {
             writeln!(f, "{neighbour}")?;
         }

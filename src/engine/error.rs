@@ -5,9 +5,12 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use crate::duration::InvalidDuration;
+use crate::engine::bounds::Exceeded;
 use crate::engine::names::InvalidName;
+use crate::ids::InvalidId;
+use crate::limits::{SAID_BYTES_MAX, SAID_ITEM_BYTES_MAX};
 use crate::location::TooDeep;
-use crate::storage::payload::PayloadError;
+use crate::storage::payload::{Payload, PayloadError};
 use crate::storage::record::{Failure, FailureKind};
 
 /// What a workflow, a step or an activity returns.
@@ -17,32 +20,58 @@ pub type Result<T, E = WorkflowError> = std::result::Result<T, E>;
 ///
 /// It converts from every error type and so, like its kin in other crates, is not an [`std::error::Error`] itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkflowError(Box<Failure>);
+pub struct WorkflowError {
+    failure: Failure,
+    /// Not an error at all: the run is over, and the next one begins with this.
+    next_run: Option<Box<Payload>>,
+}
 
 impl WorkflowError {
     /// An error that only says this.
     pub fn msg(message: impl Into<String>) -> Self {
-        Self(Box::new(Failure::new(FailureKind::Error, message)))
+        Failure::new(FailureKind::Error, message).into()
     }
 
     /// What happened, where, how often, and why.
     pub fn failure(&self) -> &Failure {
-        &self.0
+        &self.failure
     }
 
     pub(crate) fn into_failure(self) -> Failure {
-        *self.0
+        self.failure
+    }
+
+    /// What a function returns whose next run begins with this.
+    pub(crate) fn next_run(input: Payload) -> Self {
+        let message = "the run is over and the next one begins; return this from the workflow function itself";
+        Self {
+            next_run: Some(Box::new(input)),
+            ..Failure::new(FailureKind::Misuse, message).into()
+        }
+    }
+
+    /// What the next run begins with, or the failure.
+    pub(crate) fn into_next_run(self) -> Result<Payload, Failure> {
+        match self.next_run {
+            Some(input) => Ok(*input),
+            None => Err(self.failure),
+        }
+    }
+
+    /// Whether this says that the next run begins.
+    pub(crate) fn is_next_run(&self) -> bool {
+        self.next_run.is_some()
     }
 
     fn marked(mut self, kind: FailureKind) -> Self {
-        self.0.kind = kind;
+        self.failure.kind = kind;
         self
     }
 }
 
 impl fmt::Display for WorkflowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.failure.fmt(f)
     }
 }
 
@@ -50,7 +79,9 @@ impl<E: StdError + 'static> From<E> for WorkflowError {
     fn from(error: E) -> Self {
         // A failure that comes out of an operation goes on as it is: kind, path and attempts are not flattened to text.
         let failure = (&error as &dyn Any).downcast_ref::<Failure>().cloned();
-        Self(Box::new(failure.unwrap_or_else(|| Failure::of(&error))))
+        let failure = failure.unwrap_or_else(|| Failure::of(&error));
+        let next_run = None;
+        Self { failure, next_run }
     }
 }
 
@@ -77,7 +108,22 @@ pub fn ok<T>(value: T) -> Result<T> {
     Ok(value)
 }
 
-/// Returns early with an error, unless a condition holds.
+/// Returns early with an error, unless a condition holds. It is what `anyhow::ensure!` is, for the [`WorkflowError`] of
+/// workflows, steps and activities.
+///
+/// ```
+/// use everstep::{Result, ensure, ok};
+///
+/// async fn charge(amount: u32) -> Result<u32> {
+///     ensure!(amount <= 1_000, "{amount} is more than a card may be charged");
+///     ok(amount)
+/// }
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// let refused = charge(2_000).await.unwrap_err();
+/// assert_eq!(refused.to_string(), "2000 is more than a card may be charged");
+/// # });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[macro_export]
 macro_rules! ensure {
     ($condition:expr, $($message:tt)+) => {
@@ -111,26 +157,46 @@ pub(crate) enum Misuse {
          repeat; do it in a step, or wait with `sleep` or `receive`"
     )]
     ForeignWait,
+    #[error(
+        "`{path}` can be undone, but nothing says from where on in this iteration of a loop; call `ctx.checkpoint(..)` \
+         before it, in the same iteration"
+    )]
+    NoCheckpoint { path: String },
+    #[error(
+        "{bytes} bytes, after {before} since the last operation, are more than the code can say at once \
+         ({SAID_ITEM_BYTES_MAX} each, {SAID_BYTES_MAX} together); store them elsewhere and say where they are"
+    )]
+    SaidTooMuch { bytes: usize, before: usize },
     #[error(transparent)]
     Name(#[from] InvalidName),
     #[error(transparent)]
     TooDeep(#[from] TooDeep),
     #[error(transparent)]
     Duration(#[from] InvalidDuration),
+    #[error(transparent)]
+    Id(#[from] InvalidId),
+    #[error(transparent)]
+    Exceeded(#[from] Exceeded),
 }
 
 impl From<Misuse> for Failure {
     fn from(misuse: Misuse) -> Self {
-        Failure::new(FailureKind::Misuse, misuse.to_string())
+        let failure = Failure::new(FailureKind::Misuse, misuse.to_string());
+        match misuse {
+            Misuse::SaidTooMuch { .. } => failure.of_kind(FailureKind::Limit).coded("ES0107"),
+            Misuse::Exceeded(exceeded) => exceeded.into(),
+            Misuse::Name(error) => failure.coded(error.code()),
+            Misuse::TooDeep(error) => failure.coded(error.code()),
+            Misuse::Duration(error) => failure.coded(error.code()),
+            _ => failure,
+        }
     }
 }
 
 impl From<PayloadError> for Failure {
     fn from(error: PayloadError) -> Self {
-        Failure {
-            kind: FailureKind::Payload,
-            ..Failure::of(&error)
-        }
+        let failure = Failure::of(&error).coded(error.code());
+        failure.of_kind(FailureKind::Payload)
     }
 }
 
@@ -146,4 +212,12 @@ impl Failure {
     pub(crate) fn timed_out(message: impl Into<String>) -> Self {
         Self::new(FailureKind::TimedOut, message)
     }
+}
+
+/// The code of a question that nobody answered.
+pub(crate) const UNANSWERED: &str = "ES0415";
+
+/// What a question gets that nobody answered.
+pub(crate) fn unanswered() -> Failure {
+    Failure::new(FailureKind::Rejected, "the workflow did not answer the question").coded(UNANSWERED)
 }

@@ -7,22 +7,39 @@
 //! The order of completions is also what a loop goes by that takes up a recorded state: it waits, as everyone does,
 //! until replay has come to where that state was recorded.
 
+mod children;
 mod delivery;
+mod events;
 mod history;
+mod speech;
+mod taking_back;
+mod undoings;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use crate::clock::Millis;
+use crate::config::Bounds;
+use crate::engine::bounds::Exceeded;
 use crate::engine::divergence::Divergence;
 use crate::engine::error::Misuse;
 use crate::engine::names::Names;
 use crate::engine::polling::Token;
-use crate::engine::request::Request;
-use crate::limits::LOCATION_DEPTH_MAX;
+use crate::engine::request::{Request, Until};
+use crate::engine::witness::{Asked, CallSite, Witness};
+use crate::ids::{InstanceId, MessageId};
+use crate::limits::{ASKED_BYTES_MAX, LOCATION_DEPTH_MAX, NAMES_MAX};
 use crate::location::{Location, Segment, TooDeep};
-use crate::storage::record::{Entry, EntryKind, Failure};
+use crate::storage::payload::Payload;
+use crate::storage::record::{ChildState, Entry, EntryKind, Failure};
+
+pub(crate) use events::waits_for;
+pub(crate) use speech::Said;
+use taking_back::Rested;
+pub(crate) use taking_back::Whole;
+pub(crate) use undoings::Undoable;
+use undoings::Undoings;
 
 /// What a delivered completion gives to the code.
 #[derive(Debug, Clone)]
@@ -47,6 +64,7 @@ struct Op {
     kind: &'static str,
     shielded: bool,
     progress: Progress,
+    call_site: CallSite,
 }
 
 /// Shared by the futures of a workflow and the execution that polls them.
@@ -76,6 +94,8 @@ pub(crate) struct Journal {
     settled: BTreeMap<Location, Entry>,
     /// The number of the newest entry.
     last_id: u64,
+    /// How things stood when the code rested last.
+    rested: Rested,
     /// Recorded completions that were not delivered yet, in their order.
     undelivered: VecDeque<Location>,
     /// Completions before this place are past.
@@ -90,6 +110,8 @@ pub(crate) struct Journal {
     pub(crate) fresh: Vec<(Location, Request)>,
     /// Operations that were begun and whose futures were dropped.
     pub(crate) dropped: Vec<Location>,
+    /// Children that are to be closed: nobody waits for them any more.
+    pub(crate) closing: Vec<(Location, ChildState)>,
     /// Entries that changed without being asked for: loop states, versions, joins.
     pub(crate) dirty: Vec<Location>,
     /// Histories below these locations are to be removed.
@@ -106,8 +128,11 @@ pub(crate) struct Journal {
     pub(crate) observed_undurable: bool,
     /// Why operations outside a shield end, if they do.
     pub(crate) ended: Option<Failure>,
-    /// Those that are about to. One at a time, like everything: of two that ended together, `select!` would draw one.
-    ending: Vec<Location>,
+    /// Those that are about to, by their paths. One at a time, like everything: of two that ended together, `select!`
+    /// would draw one.
+    ending: BTreeSet<(String, Location)>,
+    /// The place at which the last of them ended: an end has no place of its own.
+    ended_at: Option<u64>,
     ops: BTreeMap<Location, Op>,
     /// Operations that wait for their outcome.
     waiting: usize,
@@ -117,7 +142,44 @@ pub(crate) struct Journal {
     counters: BTreeMap<Location, u64>,
     /// Recorded entries that the code has not asked for yet.
     unasked: usize,
+    undoings: Undoings,
+    /// A mistake that had no result to be told in: it ends the function.
+    pub(crate) misused: Option<Failure>,
+    /// Whether the run is over, and what comes is another.
+    is_over: bool,
+    /// What the code said since the last commit.
+    pub(crate) said: Vec<Said>,
+    /// What it said before this place was stored when the instance was loaded.
+    pub(crate) said_before: u64,
+    /// How much it has said at the place where it is.
+    said_here: (u64, usize),
+    /// Before this place, what it says to whoever happens to listen may have been said before.
+    pub(crate) silent_before: u64,
+    /// What it said to whoever happens to listen.
+    pub(crate) broadcasts: Vec<Payload>,
+    /// Questions that were handed to the code and not answered.
+    pub(crate) questions: BTreeSet<MessageId>,
+    /// Whether something was recorded that the code would not come to again by itself.
+    pub(crate) urgent: bool,
+    /// Bytes of what is recorded, about.
+    pub(crate) bytes: u64,
+    pub(crate) bounds: Bounds,
+    /// Bytes that a row of this instance has at least.
+    pub(crate) row_bytes: usize,
+    /// Operations that were begun since the last commit, and have rows.
+    pub(crate) begun: usize,
+    /// The names under which values are published.
+    pub(crate) published: BTreeSet<String>,
+    /// A bound that the code has run into: it goes no further.
+    pub(crate) exceeded: Option<Exceeded>,
+    /// What the code asked for last.
+    pub(crate) last_asked: Option<Location>,
+    /// Who sees what the code asks for, and as which run of which instance.
+    pub(crate) witness: Option<(Arc<dyn Witness>, InstanceId, u32)>,
 }
+
+/// What a row has beside its key's prefix and its own words: the rest of the key, and an envelope.
+pub(crate) const ROW_BYTES: usize = 64;
 
 impl Journal {
     /// The journal of an instance, as its history was read: with `completions` of which it has seen none.
@@ -134,6 +196,7 @@ impl Journal {
             entries: entries.into_iter().collect(),
             settled: BTreeMap::new(),
             last_id,
+            rested: Rested::default(),
             undelivered: completed.into_iter().map(|(_, location)| location).collect(),
             seen: 0,
             durable: completions,
@@ -141,6 +204,7 @@ impl Journal {
             marks: Vec::new(),
             fresh: Vec::new(),
             dropped: Vec::new(),
+            closing: Vec::new(),
             dirty: Vec::new(),
             trimmed: Vec::new(),
             forgotten: Vec::new(),
@@ -149,16 +213,48 @@ impl Journal {
             now_ms,
             observed_undurable: false,
             ended: None,
-            ending: Vec::new(),
+            ending: BTreeSet::new(),
+            ended_at: None,
             ops: BTreeMap::new(),
             waiting: 0,
             left: BTreeMap::new(),
             counters: BTreeMap::new(),
             unasked: 0,
+            undoings: Undoings::default(),
+            misused: None,
+            is_over: false,
+            said: Vec::new(),
+            said_before: 0,
+            said_here: (0, 0),
+            silent_before: 0,
+            broadcasts: Vec::new(),
+            questions: BTreeSet::new(),
+            urgent: false,
+            bytes: 0,
+            bounds: Bounds::default(),
+            row_bytes: ROW_BYTES,
+            begun: 0,
+            published: BTreeSet::new(),
+            exceeded: None,
+            last_asked: None,
+            witness: None,
         };
+        journal.bytes = journal.entries.values().map(|entry| entry.kind.bytes() as u64).sum();
         let unasked = journal.entries.keys().filter(|location| !journal.is_known(location));
         journal.unasked = unasked.count();
         journal
+    }
+
+    /// Begins to number new entries where no run before this one got to: after a reset the numbers of entries that are
+    /// gone are not given again, so what was meant for them finds nobody.
+    pub(crate) fn number_for(&mut self, run: u32) {
+        let first = u64::from(run.saturating_sub(1)) << 32;
+        self.last_id = self.last_id.max(first);
+    }
+
+    /// The run in which an entry with this number began.
+    pub(crate) fn began_in(entry: u64) -> u32 {
+        u32::try_from(entry >> 32).unwrap_or(u32::MAX).saturating_add(1)
     }
 
     /// Whose journal it is.
@@ -193,29 +289,81 @@ impl Journal {
     /// The location of a named operation in a scope.
     pub(crate) fn locate(&mut self, scope: &Location, name: &str) -> Result<Location, Misuse> {
         self.check_use(scope)?;
-        let index = self.names.index(name)?;
+        let index = self.name(name)?;
         Ok(scope.child(Segment::Name(index))?)
     }
 
     /// The location of the next operation of its kind in a scope, for operations that may be repeated.
     pub(crate) fn locate_next(&mut self, scope: &Location, name: &str) -> Result<Location, Misuse> {
         self.check_use(scope)?;
-        let name = self.names.index(name)?;
+        let name = self.name(name)?;
         let counter = self.counters.entry(scope.child(Segment::Name(name))?).or_default();
         let number = *counter;
         *counter += 1;
         Ok(scope.child(Segment::Iteration { name, number })?)
     }
 
+    /// The index of a name that the code uses. Too many of them end the function.
+    fn name(&mut self, name: &str) -> Result<u32, Misuse> {
+        if self.names.find(name).is_none() {
+            if self.names.all().len() >= NAMES_MAX {
+                self.refuse(Exceeded::Names { max: NAMES_MAX })?;
+            }
+            self.has_room_at_once(name.len())?;
+        }
+        Ok(self.names.index(name)?)
+    }
+
+    /// Whether what the code has asked for since the last commit, with so much more, fits into one.
+    fn has_room_at_once(&mut self, more: usize) -> Result<(), Misuse> {
+        let (names, bytes) = self.names.new_ones();
+        let rows = names + self.begun + 1;
+        if rows * self.row_bytes + bytes + more > ASKED_BYTES_MAX {
+            self.refuse(Exceeded::AtOnce { max: ASKED_BYTES_MAX })?;
+        }
+        Ok(())
+    }
+
+    /// Refuses what would be too much, and ends the function when it rests, whatever it makes of the refusal.
+    pub(crate) fn refuse(&mut self, exceeded: Exceeded) -> Result<(), Misuse> {
+        self.within(Err(exceeded));
+        Err(exceeded.into())
+    }
+
     /// Asks for an operation.
-    pub(crate) fn ask(&mut self, location: &Location, request: Request, shielded: bool) -> Result<(), Misuse> {
+    pub(crate) fn ask(
+        &mut self,
+        location: &Location,
+        mut request: Request,
+        shielded: bool,
+        call_site: CallSite,
+    ) -> Result<(), Misuse> {
         let kind = request.kind();
         self.refuse_second(location, kind)?;
+        if self.witness.is_some() {
+            let (detail, payload) = request.detail();
+            self.show(location, kind, detail, payload, call_site);
+        }
+        self.last_asked = Some(location.clone());
+        if let Some(undo) = request.take_undo() {
+            self.register(location, undo)?;
+        }
+        // A step is recorded when it has ended, and as many of them at once as fit.
+        if !matches!(request, Request::Step(_)) && !self.entries.contains_key(location) {
+            self.has_room_at_once(0)?;
+            self.begun += 1;
+        }
         let progress = Progress::Waiting(None);
+        let has_room = self.entries.contains_key(location) || self.has_room();
         match self.entries.get(location) {
-            Some(entry) if entry.kind.name() != kind => self.diverge(location, kind),
+            Some(entry) if entry.kind.name() != kind => self.diverge_at(location, kind, Some(call_site)),
+            Some(entry) if !request.takes(entry) => {
+                let asked = format!("{kind}, {}", request.detail().0);
+                self.diverge_at(location, &asked, Some(call_site));
+            }
             Some(entry) if entry.completed.is_some() => {}
-            None if self.ended.is_some() && !shielded => self.ending.push(location.clone()),
+            None if self.ended.is_some() && !shielded => self.end_soon(location),
+            None if !has_room => {}
             _ => self.fresh.push((location.clone(), request)),
         }
         self.add(
@@ -224,9 +372,35 @@ impl Journal {
                 kind,
                 shielded,
                 progress,
+                call_site,
             },
         );
         Ok(())
+    }
+
+    /// Gives an operation that was asked for before a time at which it gives up.
+    pub(crate) fn limit(&mut self, location: &Location, until: Until) {
+        let waits = |op: &Op| matches!(op.progress, Progress::Waiting(_));
+        let ends = (self.names.path(location), location.clone());
+        if self.ops.get(location).is_some_and(waits) && !self.ending.contains(&ends) {
+            self.fresh.push((location.clone(), Request::Limit(until)));
+        }
+    }
+
+    /// Whether the history may have another entry, beside those that are asked for already. A function that asks for
+    /// more gets no answer and is ended: an error that code could catch would come at another place after the bounds
+    /// were changed.
+    fn has_room(&mut self) -> bool {
+        let entries = self.entries_recorded() + self.waiting as u64;
+        let checked = self.bounds.check_history(entries, self.bytes);
+        self.within(checked)
+    }
+
+    /// Notes the first bound that the code runs into.
+    pub(crate) fn within(&mut self, checked: Result<(), Exceeded>) -> bool {
+        let within = checked.is_ok();
+        self.exceeded = self.exceeded.or(checked.err());
+        within
     }
 
     fn refuse_second(&self, location: &Location, second: &'static str) -> Result<(), Misuse> {
@@ -264,9 +438,11 @@ impl Journal {
             self.waiting -= 1;
             let fresh = self.fresh.len();
             self.fresh.retain(|(asked, _)| asked != location);
-            if self.fresh.len() == fresh {
+            // What is recorded may have been begun before what is fresh about it.
+            if self.fresh.len() == fresh || self.entries.contains_key(location) {
                 self.dropped.push(location.clone());
             }
+            self.close_child(location);
         }
     }
 
@@ -276,9 +452,26 @@ impl Journal {
         self.seen >= self.loaded && self.unasked == 0
     }
 
+    /// Whether what the code says and logs here was said and logged before.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.seen < self.silent_before
+    }
+
     /// Whether the code waits for any operation at all.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting > 0
+    }
+
+    /// What the code waits for: where, what, and since which line.
+    #[cfg(feature = "testing")]
+    pub(crate) fn waits_for(&self) -> Vec<(String, &'static str, CallSite)> {
+        let waiting = self
+            .ops
+            .iter()
+            .filter(|(_, op)| matches!(op.progress, Progress::Waiting(_)));
+        waiting
+            .map(|(at, op)| (self.names.path(at), op.kind, op.call_site))
+            .collect()
     }
 
     /// The code came to its end, or to where nothing more is recorded: whatever it did not ask for was for other code.
@@ -302,8 +495,35 @@ impl Journal {
 
     /// Notes the first mismatch between history and code.
     pub(crate) fn diverge(&mut self, location: &Location, asked: &str) {
+        let call_site = self.ops.get(location).map(|op| op.call_site);
+        self.diverge_at(location, asked, call_site);
+    }
+
+    fn diverge_at(&mut self, location: &Location, asked: &str, call_site: Option<CallSite>) {
         if self.divergence.is_none() {
-            self.divergence = Some(Divergence::at(self, location, Some(asked.to_owned())));
+            self.divergence = Some(Divergence::at(self, location, Some(asked.to_owned()), call_site));
+        }
+    }
+
+    /// Shows the witness what the code asks for.
+    fn show(
+        &self,
+        location: &Location,
+        kind: &'static str,
+        detail: String,
+        payload: Option<Payload>,
+        call_site: CallSite,
+    ) {
+        if let Some((witness, instance, run)) = &self.witness {
+            witness.asked(Asked {
+                instance: instance.clone(),
+                run: *run,
+                path: self.names.path(location),
+                kind,
+                detail,
+                payload,
+                call_site,
+            });
         }
     }
 
@@ -311,20 +531,22 @@ impl Journal {
     fn diverge_unasked(&mut self, location: &Location) {
         let unrecorded = self.fresh.iter().find(|(at, _)| !self.entries.contains_key(at));
         let instead = unrecorded.map(|(at, request)| format!("{} `{}`", request.kind(), self.names.path(at)));
+        let call_site = unrecorded.and_then(|(at, _)| self.ops.get(at)).map(|op| op.call_site);
         if self.divergence.is_none() {
-            self.divergence = Some(Divergence::at(self, location, instead));
+            self.divergence = Some(Divergence::at(self, location, instead, call_site));
         }
     }
 
     /// Begins to know an operation that is complete by itself: a version, a loop, a join.
-    pub(crate) fn know(&mut self, location: &Location, kind: &'static str) -> Result<(), Misuse> {
+    pub(crate) fn know(&mut self, location: &Location, kind: &'static str, call_site: CallSite) -> Result<(), Misuse> {
         self.refuse_second(location, kind)?;
+        self.show(location, kind, String::new(), None, call_site);
         if self
             .entries
             .get(location)
             .is_some_and(|entry| entry.kind.name() != kind)
         {
-            self.diverge(location, kind);
+            self.diverge_at(location, kind, Some(call_site));
         }
         self.add(
             location,
@@ -332,6 +554,7 @@ impl Journal {
                 kind,
                 shielded: false,
                 progress: Progress::Over,
+                call_site,
             },
         );
         Ok(())
@@ -356,7 +579,7 @@ impl Journal {
         self.ops.contains_key(location)
             || matches!(
                 self.entries[location].kind,
-                EntryKind::Cancel { .. } | EntryKind::Deadline
+                EntryKind::Cancel { .. } | EntryKind::Deadline | EntryKind::Rollback(_) | EntryKind::Compensating(_)
             )
     }
 }

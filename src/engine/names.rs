@@ -10,6 +10,13 @@ use crate::location::{Location, Segment};
 #[error("a name has 1 to {NAME_BYTES_MAX} bytes, this one has {0}")]
 pub(crate) struct InvalidName(usize);
 
+impl InvalidName {
+    /// The stable code of this error.
+    pub(crate) fn code(&self) -> &'static str {
+        "ES0102"
+    }
+}
+
 /// Names by index, and the way back.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -17,6 +24,8 @@ pub(crate) struct Names {
     indices: HashMap<String, u32>,
     /// How many of them are stored.
     stored: usize,
+    /// Bytes of those that are not.
+    new_bytes: usize,
 }
 
 impl Names {
@@ -26,8 +35,17 @@ impl Names {
         Self {
             indices: numbered.collect(),
             stored: names.len(),
+            new_bytes: 0,
             names,
         }
+    }
+
+    /// Whether a text can be a name.
+    pub(crate) fn check(name: &str) -> Result<(), InvalidName> {
+        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+            return Err(InvalidName(name.len()));
+        }
+        Ok(())
     }
 
     /// The index of a name, a new one if need be.
@@ -35,44 +53,103 @@ impl Names {
         if let Some(index) = self.indices.get(name) {
             return Ok(*index);
         }
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
-            return Err(InvalidName(name.len()));
-        }
+        Self::check(name)?;
         let index = u32::try_from(self.names.len()).expect("a history is bounded far below 2^32 names");
         self.names.push(name.to_owned());
+        self.new_bytes += name.len();
         self.indices.insert(name.to_owned(), index);
         Ok(index)
     }
 
+    /// The index of a name that is known.
+    pub(crate) fn find(&self, name: &str) -> Option<u32> {
+        self.indices.get(name).copied()
+    }
+
+    /// How many are not stored yet, and their bytes.
+    pub(crate) fn new_ones(&self) -> (usize, usize) {
+        (self.names.len() - self.stored, self.new_bytes)
+    }
+
+    /// All of them, by index.
+    pub(crate) fn all(&self) -> &[String] {
+        &self.names
+    }
+
     /// The names that are not stored yet; from now on they count as stored.
     pub(crate) fn take_new(&mut self) -> Vec<(u32, String)> {
-        let new = self
-            .names
-            .iter()
-            .cloned()
-            .zip(0..)
-            .skip(self.stored)
-            .map(|(name, index)| (index, name))
-            .collect();
+        // Only these are looked at: a step costs the same however many names there are.
+        let new = self.names[self.stored..].iter().zip(self.stored..);
+        let numbered = |(name, at): (&String, usize)| {
+            let index = u32::try_from(at).expect("a history is bounded far below 2^32 names");
+            (index, name.clone())
+        };
+        let new = new.map(numbered).collect();
         self.stored = self.names.len();
+        self.new_bytes = 0;
         new
     }
 
-    /// A location as people read it: `payment/retry/~3/charge`.
+    /// A location as people read it: `payment/retry~3/charge`.
+    ///
+    /// Names are free text. What separates them is marked where it stands inside of one, so that no two places have the
+    /// same path: a step `a/b` is `a\/b`, and a step `retry~3` is `retry\~3`.
     pub(crate) fn path(&self, location: &Location) -> String {
-        let name = |index: u32| self.names.get(index as usize).map_or("?", String::as_str);
         let mut path = String::new();
         for segment in location.segments() {
             if !path.is_empty() {
                 path.push('/');
             }
             match segment {
-                Segment::Name(index) => path.push_str(name(*index)),
+                Segment::Name(index) => self.push(*index, &mut path),
                 Segment::Iteration { name: index, number } => {
-                    path.push_str(&format!("{}~{number}", name(*index)));
+                    self.push(*index, &mut path);
+                    path.push_str(&format!("~{number}"));
                 }
             }
         }
         path
+    }
+
+    fn push(&self, index: u32, path: &mut String) {
+        let name = self.names.get(index as usize).map_or("?", String::as_str);
+        for part in name.split_inclusive(['/', '~', '\\']) {
+            match part.as_bytes().last() {
+                Some(b'/' | b'~' | b'\\') => {
+                    let (before, mark) = part.split_at(part.len() - 1);
+                    path.extend([before, "\\", mark]);
+                }
+                _ => path.push_str(part),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// BEHAVIOUR 52: whatever names are made of, different places have different paths.
+    #[test]
+    fn no_two_places_have_the_same_path() {
+        let texts = [
+            "a", "b", "a/b", "a~1", "~1", "a\\", "\\/b", "a/", "/", "a\\/b", "1", "é/~",
+        ];
+        let mut names = Names::default();
+        let segments: Vec<_> = texts
+            .iter()
+            .map(|text| names.index(text).unwrap())
+            .flat_map(|name| [Segment::Name(name), Segment::Iteration { name, number: 1 }])
+            .collect();
+        let root = Location::root();
+        let mut seen = HashMap::new();
+        for first in &segments {
+            let one = root.child(*first).unwrap();
+            let two = segments.iter().map(|second| one.child(*second).unwrap());
+            for at in two.chain([one.clone()]) {
+                let path = names.path(&at);
+                assert_eq!(seen.insert(path.clone(), at.clone()), None, "`{path}` is also {at:?}");
+            }
+        }
     }
 }

@@ -3,9 +3,10 @@
 use std::task::{Context, Poll};
 
 use crate::engine::error::Misuse;
-use crate::engine::journal::{Outcome, SharedJournal};
-use crate::engine::request::Request;
+use crate::engine::journal::{Journal, Outcome, SharedJournal};
+use crate::engine::request::{Request, Until};
 use crate::engine::scope::Scope;
+use crate::engine::witness::CallSite;
 use crate::location::Location;
 use crate::storage::payload::Codecs;
 use crate::storage::record::{EntryKind, Failure};
@@ -17,6 +18,8 @@ pub(crate) enum Place {
     Named(String),
     /// At the next place of this name.
     Next(&'static str),
+    /// Here.
+    At(Result<Location, Misuse>),
 }
 
 /// One operation. Dropping it takes back what it asked for.
@@ -24,6 +27,7 @@ pub(crate) struct Operation {
     scope: Scope,
     place: Found,
     location: Option<Location>,
+    call_site: CallSite,
 }
 
 /// A place that has been looked for as far as it can be before the operation is asked for.
@@ -33,21 +37,55 @@ enum Found {
 }
 
 impl Operation {
+    #[track_caller]
     pub(crate) fn new(scope: Scope, place: Place) -> Self {
         // Numbers are given when operations are made: that is in the order of the code, whichever `select!` polls first.
         let place = match place {
             Place::Named(name) => Found::Named(name),
+            Place::At(location) => Found::Numbered(location),
             Place::Next(name) => Found::Numbered(scope.journal().lock().locate_next(scope.location(), name)),
         };
         Self {
             scope,
             place,
             location: None,
+            call_site: std::panic::Location::caller(),
         }
+    }
+
+    /// The same operation, asked for by this part of the code.
+    pub(crate) fn called_at(mut self, call_site: CallSite) -> Self {
+        self.call_site = call_site;
+        self
     }
 
     pub(crate) fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    /// Whether it was asked for.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.location.is_some()
+    }
+
+    /// The id of the child that this stands for, if it is recorded.
+    pub(crate) fn child_id(&self) -> Option<String> {
+        let location = self.location.as_ref()?;
+        self.scope.journal().lock().child_at(location)
+    }
+
+    /// Whatever becomes of the child that this stands for, it is nobody's business here.
+    pub(crate) fn let_child_go(&self) {
+        if let Some(location) = &self.location {
+            self.scope.journal().lock().let_child_go(location);
+        }
+    }
+
+    /// What is recorded of it.
+    pub(crate) fn recorded(&self) -> Option<EntryKind> {
+        let location = self.location.as_ref()?;
+        let journal = self.scope.journal().lock();
+        journal.entries.get(location).map(|entry| entry.kind.clone())
     }
 
     pub(crate) fn codecs(&self) -> &Codecs {
@@ -73,19 +111,69 @@ impl Operation {
             return Poll::Ready(Err(Misuse::OutsideWorkflow.into()));
         }
         if self.location.is_none() {
-            let asked = request().and_then(|request| {
-                let location = match &self.place {
-                    Found::Named(name) => journal.locate(self.scope.location(), name),
-                    Found::Numbered(location) => location.clone(),
-                }?;
-                journal.ask(&location, request, self.scope.is_shielded())?;
-                Ok(location)
-            });
-            match asked {
-                Ok(location) => self.location = Some(location),
-                Err(misuse) => return Poll::Ready(Err(misuse.into())),
+            let asked = request().and_then(|request| self.ask(&mut journal, request));
+            if let Err(misuse) = asked {
+                return Poll::Ready(Err(misuse.into()));
             }
         }
+        self.poll_asked(&mut journal, cx)
+    }
+
+    /// Asks for the operation.
+    fn ask(&mut self, journal: &mut Journal, request: Request) -> Result<(), Misuse> {
+        let location = match &self.place {
+            Found::Named(name) => journal.locate(self.scope.location(), name),
+            Found::Numbered(location) => location.clone(),
+        }?;
+        let checked = journal.bounds.check_scope(self.scope.count());
+        // What is recorded was within the bounds of its time.
+        if checked.is_err() && !journal.entries.contains_key(&location) {
+            journal.within(checked);
+        }
+        journal.ask(&location, request, self.scope.is_shielded(), self.call_site)?;
+        self.location = Some(location);
+        Ok(())
+    }
+
+    /// Asks for an operation before it is awaited, and records it at once. Gives the number of its entry.
+    pub(crate) fn begin(&mut self, request: Request, kind: EntryKind) -> Result<u64, Failure> {
+        let journal: SharedJournal = self.scope.journal().clone();
+        let mut journal = journal.lock();
+        if !journal.token().is_polled_here() {
+            return Err(Misuse::OutsideWorkflow.into());
+        }
+        self.ask(&mut journal, request)?;
+        let Some(location) = &self.location else {
+            unreachable!("what was asked for has a location");
+        };
+        if !journal.entries.contains_key(location) {
+            if let Some(ended) = journal.ended.clone().filter(|_| !self.scope.is_shielded()) {
+                return Err(ended.at(journal.names.path(location)));
+            }
+            journal.record(location, kind, None);
+            // The code sees the number, and may tell it to others.
+            journal.observed_undurable = true;
+        }
+        Ok(journal.entries[location].id)
+    }
+
+    /// Gives an operation that was begun a time at which it gives up.
+    pub(crate) fn limit(&self, until: Until) {
+        if let Some(location) = &self.location {
+            self.scope.journal().lock().limit(location, until);
+        }
+    }
+
+    /// Polls an operation that was begun.
+    pub(crate) fn poll_begun(&self, cx: &Context<'_>) -> Poll<Result<EntryKind, Failure>> {
+        let mut journal = self.scope.journal().lock();
+        if !journal.token().is_polled_here() {
+            return Poll::Ready(Err(Misuse::OutsideWorkflow.into()));
+        }
+        self.poll_asked(&mut journal, cx)
+    }
+
+    fn poll_asked(&self, journal: &mut Journal, cx: &Context<'_>) -> Poll<Result<EntryKind, Failure>> {
         let Some(location) = &self.location else {
             return Poll::Pending;
         };

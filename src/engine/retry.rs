@@ -1,6 +1,7 @@
 //! When a failed step is tried again.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,8 +34,35 @@ impl fmt::Debug for Backoff {
     }
 }
 
+/// Says whether a failure is worth another attempt.
+pub(crate) type Worth = Arc<dyn Fn(&Failure) -> bool + Send + Sync>;
+
+/// What follows from a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Another attempt, after this long.
+    After(Duration),
+    /// There were as many as there may be.
+    Exhausted,
+    /// Another one would not help.
+    NotWorthIt,
+}
+
 /// How often, and how long apart, a failing step is tried.
-#[derive(Debug, Clone)]
+///
+/// ```
+/// use std::time::Duration;
+/// use everstep::{Backoff, Retry};
+///
+/// let retry = Retry::default()
+///     .attempts(10)
+///     .delay(Duration::from_millis(200))
+///     .delay_max(Duration::from_secs(5))
+///     .backoff(Backoff::Linear)
+///     .only_if(|failure| !failure.message.contains("no such user"));
+/// # let _ = retry;
+/// ```
+#[derive(Clone)]
 pub struct Retry {
     /// Attempts in all, the first included.
     pub(crate) attempts: u32,
@@ -42,6 +70,7 @@ pub struct Retry {
     pub(crate) delay_max: Duration,
     pub(crate) backoff: Backoff,
     pub(crate) jitter: bool,
+    pub(crate) worth: Option<Worth>,
 }
 
 impl Default for Retry {
@@ -53,30 +82,94 @@ impl Default for Retry {
             delay_max: Duration::from_secs(60),
             backoff: Backoff::Exponential,
             jitter: true,
+            worth: None,
         }
     }
 }
 
 impl Retry {
-    /// The wait before the next attempt, or none if there is not going to be one. `seed` decides the jitter, so that
-    /// the same failure waits equally long wherever it is asked.
-    pub(crate) fn next(&self, attempts: u32, failure: &Failure, seed: u64) -> Option<Duration> {
-        if attempts >= self.attempts || !failure.is_retryable() {
-            return None;
+    /// Attempts in all, the first included.
+    #[must_use]
+    pub fn attempts(self, attempts: u32) -> Self {
+        let attempts = attempts.max(1);
+        Self { attempts, ..self }
+    }
+
+    /// The wait before the second attempt.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { delay, ..self }
+    }
+
+    /// The longest wait.
+    #[must_use]
+    pub fn delay_max(self, delay_max: Duration) -> Self {
+        Self { delay_max, ..self }
+    }
+
+    /// How waits grow.
+    #[must_use]
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        Self { backoff, ..self }
+    }
+
+    /// Waits exactly as long as it says, instead of between half of it and all.
+    #[must_use]
+    pub fn without_jitter(self) -> Self {
+        let jitter = false;
+        Self { jitter, ..self }
+    }
+
+    /// Only failures of which `worth` says so are tried again.
+    #[must_use]
+    pub fn only_if(self, worth: impl Fn(&Failure) -> bool + Send + Sync + 'static) -> Self {
+        let worth: Option<Worth> = Some(Arc::new(worth));
+        Self { worth, ..self }
+    }
+
+    /// What follows from a failure that could be tried again. `seed` decides the jitter, so that the same failure waits
+    /// equally long wherever it is asked.
+    pub(crate) fn next(&self, attempts: u32, failure: &Failure, seed: u64) -> Next {
+        // Both functions are the user's: one that panics ends the step, not the process.
+        let worth = || self.worth.as_ref().is_none_or(|worth| worth(failure));
+        if !catch_unwind(AssertUnwindSafe(worth)).unwrap_or(false) {
+            return Next::NotWorthIt;
         }
-        let steps = attempts.saturating_sub(1);
-        let wait = match &self.backoff {
-            Backoff::Fixed => self.delay,
-            Backoff::Linear => self.delay.saturating_mul(attempts.max(1)),
-            Backoff::Exponential => self.delay.saturating_mul(2_u32.saturating_pow(steps.min(31))),
-            Backoff::Function(wait) => wait(attempts),
+        if attempts >= self.attempts {
+            return Next::Exhausted;
+        }
+        let Ok(wait) = catch_unwind(AssertUnwindSafe(|| self.wait(attempts))) else {
+            return Next::NotWorthIt;
         };
         let wait = wait.min(self.delay_max);
-        Some(if self.jitter {
+        Next::After(if self.jitter {
             jittered(wait, attempts, seed)
         } else {
             wait
         })
+    }
+
+    fn wait(&self, attempts: u32) -> Duration {
+        let steps = attempts.saturating_sub(1);
+        match &self.backoff {
+            Backoff::Fixed => self.delay,
+            Backoff::Linear => self.delay.saturating_mul(attempts.max(1)),
+            Backoff::Exponential => self.delay.saturating_mul(2_u32.saturating_pow(steps.min(31))),
+            Backoff::Function(wait) => wait(attempts),
+        }
+    }
+}
+
+impl fmt::Debug for Retry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Retry")
+            .field("attempts", &self.attempts)
+            .field("delay", &self.delay)
+            .field("delay_max", &self.delay_max)
+            .field("backoff", &self.backoff)
+            .field("jitter", &self.jitter)
+            .field("only_if", &self.worth.is_some())
+            .finish()
     }
 }
 
@@ -94,8 +187,10 @@ mod tests {
 
     fn waits(retry: &Retry, failure: &Failure) -> Vec<u64> {
         (1..)
-            .map_while(|attempts| retry.next(attempts, failure, 7))
-            .map(|wait| wait.as_millis() as u64)
+            .map_while(|attempts| match retry.next(attempts, failure, 7) {
+                Next::After(wait) => Some(wait.as_millis() as u64),
+                Next::Exhausted | Next::NotWorthIt => None,
+            })
             .collect()
     }
 
@@ -123,11 +218,21 @@ mod tests {
 
     #[test]
     fn three_attempts_by_default_and_one_when_it_is_not_worth_it() {
-        let kinds = |kind| waits(&Retry::default(), &Failure::new(kind, "no")).len();
-        assert_eq!(kinds(FailureKind::Error), 2);
-        assert_eq!(kinds(FailureKind::Panicked), 2);
-        assert_eq!(kinds(FailureKind::Critical), 0);
-        assert_eq!(kinds(FailureKind::Rollback), 0);
+        let error = Failure::new(FailureKind::Error, "no");
+        assert_eq!(waits(&Retry::default(), &error).len(), 2);
+        assert_eq!(Retry::default().next(3, &error, 7), Next::Exhausted);
+        let never = Retry::default().only_if(|failure| failure.message != "no");
+        assert_eq!(never.next(1, &error, 7), Next::NotWorthIt);
+        assert_eq!(waits(&never, &Failure::new(FailureKind::Error, "yes")).len(), 2);
+    }
+
+    #[test]
+    fn a_function_that_panics_ends_the_step() {
+        let error = Failure::new(FailureKind::Error, "no");
+        let worth = Retry::default().only_if(|_| panic!("in the predicate"));
+        assert_eq!(worth.next(1, &error, 7), Next::NotWorthIt);
+        let wait = Retry::default().backoff(Backoff::Function(Arc::new(|_| panic!("in the function"))));
+        assert_eq!(wait.next(1, &error, 7), Next::NotWorthIt);
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! A part of a workflow in which names are looked up: the whole function, a branch, an iteration.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use serde::Serialize;
 
 use crate::clock::Millis;
+use crate::config::Bounds;
+use crate::engine::derived;
 use crate::engine::error::Misuse;
 use crate::engine::journal::SharedJournal;
 use crate::ids::InstanceId;
 use crate::location::Location;
-use crate::storage::payload::Codecs;
+use crate::storage::payload::{Codecs, Payload};
+use crate::storage::record::{Failure, Secret};
 
 /// Facts about an instance that its code may read.
 #[derive(Debug)]
@@ -17,7 +21,23 @@ pub(crate) struct Facts {
     pub(crate) instance: InstanceId,
     pub(crate) run: u32,
     pub(crate) version: u32,
+    /// What ids, tokens and chance are drawn from.
+    pub(crate) secret: Secret,
+    /// The run in which the history began.
+    pub(crate) drawn_in: u32,
+    /// The run that idempotency keys are made of.
+    pub(crate) keyed_in: u32,
     pub(crate) codecs: Codecs,
+    pub(crate) bounds: Bounds,
+}
+
+impl Facts {
+    /// A value as it will be stored, if it is not too large for that.
+    pub(crate) fn pack<T: Serialize + ?Sized>(&self, value: &T) -> Result<Payload, Failure> {
+        let packed = self.codecs.pack(value)?;
+        self.bounds.check_payload(packed.bytes.len())?;
+        Ok(packed)
+    }
 }
 
 /// Where in the execution tree the code is.
@@ -27,6 +47,8 @@ pub(crate) struct Scope {
     journal: SharedJournal,
     location: Location,
     shielded: bool,
+    /// Operations that the code has asked for here.
+    asked: Arc<AtomicU64>,
 }
 
 impl Scope {
@@ -36,6 +58,7 @@ impl Scope {
             journal,
             location: Location::root(),
             shielded: false,
+            asked: Arc::new(AtomicU64::new(0)),
         }
     }
 
@@ -43,6 +66,7 @@ impl Scope {
     pub(crate) fn inside(&self, location: Location) -> Self {
         Self {
             location,
+            asked: Arc::new(AtomicU64::new(0)),
             ..self.clone()
         }
     }
@@ -55,12 +79,27 @@ impl Scope {
         }
     }
 
+    /// Counts another operation in this scope. Tells how many there are with it.
+    pub(crate) fn count(&self) -> u64 {
+        self.asked.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     pub(crate) fn is_shielded(&self) -> bool {
         self.shielded
     }
 
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// A value as it will be stored, if it is not too large for that.
+    pub(crate) fn pack<T: Serialize + ?Sized>(&self, value: &T) -> Result<Payload, Failure> {
+        self.facts.pack(value)
+    }
+
+    /// The facts, for work that outlives the scope.
+    pub(crate) fn shared_facts(&self) -> Arc<Facts> {
+        Arc::clone(&self.facts)
     }
 
     pub(crate) fn codecs(&self) -> &Codecs {
@@ -89,8 +128,13 @@ impl Scope {
         let mut journal = self.journal.lock();
         assert!(journal.token().is_polled_here(), "{}", Misuse::OutsideWorkflow);
         let drawn = journal.draw(&self.location);
+        // As text: the numbers of names that are not stored yet may differ after a crash.
+        let path = journal.names.path(&self.location);
         drop(journal);
-        let place = format!("{}\0{}\0{:?}", self.facts.instance, self.facts.run, self.location);
-        xxh3_64_with_seed(place.as_bytes(), drawn)
+        let Facts { secret, drawn_in, .. } = &*self.facts;
+        let digest = derived::digest(*secret, &format!("random {drawn_in}/{drawn}/{path}"));
+        let mut number = [0; 8];
+        number.copy_from_slice(&digest.as_bytes()[..8]);
+        u64::from_be_bytes(number)
     }
 }

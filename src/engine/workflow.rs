@@ -9,11 +9,15 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::config::Bounds;
 use crate::engine::context::Ctx;
 use crate::engine::error::Result;
 use crate::engine::message::Message;
 use crate::engine::scope::Scope;
-use crate::storage::payload::Payload;
+use crate::engine::strategy::Policy;
+use crate::engine::untyped::{Accepted, Untyped};
+use crate::engine::witness::Witness;
+use crate::storage::payload::{Codecs, Payload, PayloadError};
 
 /// A workflow: an ordinary async function that survives the process.
 ///
@@ -29,10 +33,49 @@ pub trait Workflow: Send + Sync + 'static {
     /// What it returns.
     type Output: Serialize + DeserializeOwned + Send + 'static;
 
+    /// What follows when it fails, and how long it may take.
+    fn policy() -> Policy
+    where
+        Self: Sized,
+    {
+        Policy::default()
+    }
+
+    /// The messages that it accepts, for senders that know only their names: what is not listed here can't be sent by
+    /// name. See [`Accepted`].
+    fn accepted() -> Vec<Accepted>
+    where
+        Self: Sized,
+    {
+        Vec::new()
+    }
+
     /// The function. Everything that it does to the outside world happens in steps.
     fn run(ctx: Ctx<Self>, input: Self::Input) -> impl Future<Output = Result<Self::Output>> + Send
     where
         Self: Sized;
+}
+
+/// Whatever stands for a workflow: a value of a type that is one (`Payment`), or the function that
+/// [`#[workflow]`](macro@crate::workflow) leaves under the name of what was written (`payment`).
+///
+/// `As` tells the two apart and is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a workflow",
+    label = "not a workflow",
+    note = "put `#[workflow]` on the `async fn`, or implement `Workflow` for a type and pass a value of it"
+)]
+pub trait IntoWorkflow<As> {
+    /// The workflow.
+    type Workflow: Workflow;
+}
+
+impl<W: Workflow> IntoWorkflow<W> for W {
+    type Workflow = W;
+}
+
+impl<W: Workflow, F: FnOnce() -> W> IntoWorkflow<fn() -> W> for F {
+    type Workflow = W;
 }
 
 /// Says that a workflow accepts a message. Sending or awaiting another one does not compile.
@@ -50,21 +93,43 @@ pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
 pub(crate) trait Erased: Send + Sync {
     /// Calls the function.
     fn call(&self, scope: Scope, input: Payload) -> Running;
+
+    /// A value as its input, as it will be stored.
+    fn input(&self, value: &Untyped, codecs: &Codecs) -> Result<Result<Payload, PayloadError>, String>;
 }
 
 /// A registered workflow.
 #[derive(Clone)]
 pub(crate) struct Definition {
     pub(crate) name: &'static str,
+    pub(crate) version: u32,
+    pub(crate) policy: Policy,
+    /// The messages that can be sent by name.
+    pub(crate) accepted: Vec<Accepted>,
     pub(crate) erased: Arc<dyn Erased>,
+    /// Who sees what its instances do, in a test.
+    pub(crate) witness: Option<Arc<dyn Witness>>,
 }
 
 impl Definition {
     pub(crate) fn of<W: Workflow>() -> Self {
         Self {
             name: W::NAME,
+            version: W::VERSION,
+            policy: W::policy(),
+            accepted: W::accepted(),
             erased: Arc::new(Typed::<W>(PhantomData)),
+            witness: None,
         }
+    }
+
+    /// How much its instances may hold, if this is what holds for all.
+    pub(crate) fn bounds(&self, of_all: Bounds) -> Bounds {
+        let mut bounds = of_all;
+        if let Some(change) = self.policy.bounds {
+            change(&mut bounds);
+        }
+        bounds
     }
 }
 
@@ -81,10 +146,14 @@ struct Typed<W>(PhantomData<fn() -> W>);
 impl<W: Workflow> Erased for Typed<W> {
     fn call(&self, scope: Scope, input: Payload) -> Running {
         Box::pin(async move {
-            let codecs = scope.codecs().clone();
-            let input = codecs.unpack(&input)?;
+            let facts = scope.shared_facts();
+            let input = facts.codecs.unpack(&input)?;
             let output = W::run(Ctx::new(scope), input).await?;
-            Ok(codecs.pack(&output)?)
+            Ok(facts.pack(&output)?)
         })
+    }
+
+    fn input(&self, value: &Untyped, codecs: &Codecs) -> Result<Result<Payload, PayloadError>, String> {
+        value.pack_as::<W::Input>(codecs)
     }
 }

@@ -1,8 +1,14 @@
 //! What a call on the runtime or on a handle can fail with.
 
+use crate::config::InvalidConfig;
+use std::time::Duration;
+
+use crate::duration::InvalidDuration;
+use crate::engine::{InvalidToken, UNANSWERED};
 use crate::ids::{InstanceId, InvalidId};
 use crate::storage;
-use crate::storage::record::Failure;
+use crate::storage::record::{Failure, Status};
+use crate::timing::InvalidTiming;
 
 /// What a call returns.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -23,6 +29,113 @@ pub enum Error {
     /// The instance ended with an error.
     #[error("the instance failed: {}", .0.message)]
     Failed(Failure),
+    /// There is an instance with this id, and the start was to be refused then.
+    #[error("there is an instance `{0}` already")]
+    Exists(InstanceId),
+    /// This process was not told about the workflow.
+    #[error("no workflow `{0}` is registered; add it with `Runtime::builder().workflow(..)`")]
+    Unregistered(String),
+    /// The instance is one of another workflow.
+    #[error("the instance `{instance}` is a `{found}` and not a `{expected}`")]
+    OtherWorkflow {
+        /// The instance.
+        instance: InstanceId,
+        /// The type name that was asked for.
+        expected: String,
+        /// The type name that it has.
+        found: String,
+    },
+    /// The instance has ended, and takes nothing more.
+    #[error("the instance `{instance}` has ended: {status}")]
+    Finished {
+        /// The instance.
+        instance: InstanceId,
+        /// How it ended.
+        status: Status,
+    },
+    /// The inbox of the instance holds as many messages as it may.
+    #[error("the inbox of `{instance}` is full: {max} messages wait in it")]
+    InboxFull {
+        /// The instance.
+        instance: InstanceId,
+        /// How many it may hold.
+        max: usize,
+    },
+    /// The instance was deleted.
+    #[error("the instance `{0}` was deleted")]
+    Deleted(InstanceId),
+    /// There are too many tags, or one is too long.
+    #[error("{0}")]
+    Tags(String),
+    /// As many wait already as the start was to put up with.
+    #[error("{}", crowded(key.as_deref(), *waiting))]
+    Crowded {
+        /// The key that they wait with; none if they wait for a place in memory.
+        key: Option<String>,
+        /// How many were allowed to wait.
+        waiting: usize,
+    },
+    /// The key of a limit, or the limit, is not one.
+    #[error("{0}")]
+    Gate(String),
+    /// The wait took longer than the caller wanted to wait.
+    #[error("nothing came within {0:?}")]
+    TimedOut(Duration),
+    /// The instance has not ended, and only one that has can be deleted.
+    #[error("the instance `{instance}` has not ended: {status}")]
+    NotFinished {
+        /// The instance.
+        instance: InstanceId,
+        /// Its status.
+        status: Status,
+    },
+    /// The text is not a place in this listing.
+    #[error("`{0}` is not a cursor of this listing")]
+    InvalidCursor(String),
+    /// The instance can't be taken back to that place.
+    #[error("there is no way back to `{path}`: {why}")]
+    NoWayBack {
+        /// The path that was asked for; empty if it was the last failure.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// The instance did not answer the question, and will not.
+    #[error("the instance `{0}` did not answer the question")]
+    Unanswered(InstanceId),
+    /// The answer to the question is an error.
+    #[error("the question was refused: {}", .0.message)]
+    Refused(Failure),
+    /// The workflow of the instance accepts no message of this name.
+    #[error("`{workflow}` accepts no message `{name}`; it accepts {}", listed(.accepted))]
+    NotAccepted {
+        /// The type name of the workflow.
+        workflow: String,
+        /// The name that was asked for.
+        name: String,
+        /// The names that it accepts.
+        accepted: Vec<&'static str>,
+    },
+    /// The value is not one of the type that is expected there.
+    #[error("the value can't be read as {what}: {why}")]
+    Undecodable {
+        /// What it was to be: the input of a workflow, or a message.
+        what: String,
+        /// Why it is not.
+        why: String,
+    },
+    /// The token is not one of a promise.
+    #[error(transparent)]
+    InvalidToken(#[from] InvalidToken),
+    /// The text is not a duration.
+    #[error(transparent)]
+    InvalidDuration(#[from] InvalidDuration),
+    /// There are no such times.
+    #[error(transparent)]
+    InvalidTiming(#[from] InvalidTiming),
+    /// The configuration can't be used.
+    #[error(transparent)]
+    Config(#[from] InvalidConfig),
     /// A part of the runtime did not start.
     #[error("the runtime could not be started: {0}")]
     Start(String),
@@ -37,6 +150,43 @@ impl Error {
             Self::Unknown(_) => "ES0401",
             Self::Failed(_) => "ES0402",
             Self::Start(_) => "ES0403",
+            Self::Exists(_) => "ES0404",
+            Self::Unregistered(_) => "ES0405",
+            Self::OtherWorkflow { .. } => "ES0406",
+            Self::Finished { .. } => "ES0407",
+            Self::Deleted(_) => "ES0408",
+            Self::Tags(_) => "ES0409",
+            Self::Crowded { .. } => "ES0430",
+            Self::Gate(_) => "ES0431",
+            Self::TimedOut(_) => "ES0410",
+            Self::NotFinished { .. } => "ES0411",
+            Self::InvalidCursor(_) => "ES0412",
+            Self::NoWayBack { .. } => "ES0413",
+            Self::InboxFull { .. } => "ES0414",
+            Self::Unanswered(_) => UNANSWERED,
+            Self::Refused(_) => "ES0416",
+            Self::NotAccepted { .. } => "ES0417",
+            Self::Undecodable { .. } => "ES0418",
+            Self::InvalidToken(error) => error.code(),
+            Self::InvalidDuration(error) => error.code(),
+            Self::InvalidTiming(error) => error.code(),
+            Self::Config(error) => error.code(),
         }
+    }
+}
+
+/// Names, for people.
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() {
+        return "none".into();
+    }
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+fn crowded(key: Option<&str>, waiting: usize) -> String {
+    match key {
+        Some(key) => format!("{waiting} instances wait for their turn with the key `{key}` already"),
+        None => format!("{waiting} instances wait for a place in memory already"),
     }
 }

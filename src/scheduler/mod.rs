@@ -1,4 +1,4 @@
-//! WHEN: alarms that wake sleeping instances.
+//! WHEN: alarms that wake sleeping instances, admission to memory, and how long the ended are kept.
 //!
 //! An alarm is a row, ordered by time, written in the commit that needs it. The scheduler actor keeps a bounded
 //! window of the next ones in memory and nudges the instance when one is due. A nudge is only a hint: the instance
@@ -6,6 +6,15 @@
 //!
 //! **What never lives here:** what an alarm is for. The scheduler knows a time and an instance.
 
+mod admission;
 mod alarms;
+mod queue;
+mod retention;
+mod turns;
+mod turnstile;
 
+pub(crate) use admission::{Admission, Place};
 pub(crate) use alarms::Alarms;
+pub(crate) use retention::run as sweep;
+pub use turnstile::QueueStats;
+pub(crate) use turnstile::Turnstile;

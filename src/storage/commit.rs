@@ -9,9 +9,12 @@ use crate::clock::Millis;
 use crate::ids::{InstanceId, MessageId, Shard};
 use crate::storage::activation::Activation;
 use crate::storage::batch::Batch;
+use crate::storage::intent::Intent;
 use crate::storage::key::{self, Arrival, Key, Local, Meta};
 use crate::storage::namespace::Namespace;
-use crate::storage::record::{Alarm, IndexRow, Message, Origin, Runnable, Seen, State};
+use crate::storage::record::{
+    Alarm, AtGate, Content, DeadLetter, IndexRow, Message, Origin, Outgoing, Runnable, Seen, State, Tombstone,
+};
 use crate::storage::spare;
 use crate::storage::value::{self, Record};
 
@@ -44,6 +47,10 @@ pub struct Commit {
     /// Whether the commit removes ranges. Such a commit closes its group, so that conditions after it read what it
     /// left.
     pub(crate) sweeps: bool,
+    /// What it means for who has to run after a restart, and for inboxes. The committer knows what that comes to.
+    pub(crate) intents: Vec<Intent>,
+    /// The last message that whoever decided this had seen.
+    pub(crate) seen: Option<u64>,
 }
 
 impl Commit {
@@ -57,6 +64,8 @@ impl Commit {
                 batch: Batch::new(),
                 watched: Vec::new(),
                 sweeps: false,
+                intents: Vec::new(),
+                seen: None,
             },
         }
     }
@@ -80,6 +89,9 @@ impl Commit {
             "the state is set together with its alarm"
         );
         self.put(|out| namespace.key_into(local, out), record);
+        if matches!(local, Local::Inbox(_)) {
+            self.intents.push(Intent::Returned(namespace.instance().clone()));
+        }
         self
     }
 
@@ -92,6 +104,9 @@ impl Commit {
         self.check(namespace);
         assert!(*local != Local::Meta(Meta::State), "the state goes with all the rest");
         self.batch.delete_with(|out| namespace.key_into(local, out));
+        if matches!(local, Local::Inbox(_)) {
+            self.intents.push(Intent::Taken(namespace.instance().clone()));
+        }
         self
     }
 
@@ -134,41 +149,119 @@ impl Commit {
     /// Sets the listing row of an instance.
     pub fn set_index(&mut self, namespace: &Namespace, origin: &Origin, state: &State) -> &mut Self {
         self.check(namespace);
-        let row = IndexRow {
-            workflow: origin.workflow.clone(),
-            status: state.status,
-            updated_at_ms: state.updated_at_ms,
-        };
+        let row = IndexRow::of(origin, state);
         let instance = namespace.instance().as_str();
         let key = Key::Index(self.shard, origin.created_at_ms, instance.into());
         self.put(|out| key.pack_into(out), &row);
         self
     }
 
-    /// Says that an instance has to run after a restart, or no longer has to.
+    /// Says that an instance has to run after a restart, or no longer has to. With [`Commit::seen`] it has to all the
+    /// same if a message was delivered that it had not seen.
     pub fn set_runnable(&mut self, namespace: &Namespace, runnable: Option<&Runnable>) -> &mut Self {
         self.check(namespace);
-        let key = Key::Runnable(self.shard, namespace.instance().as_str().into());
-        match runnable {
-            Some(runnable) => self.put(|out| key.pack_into(out), runnable),
-            None => self.batch.delete_with(|out| key.pack_into(out)),
-        }
+        let instance = namespace.instance().clone();
+        self.intents.push(match runnable {
+            Some(runnable) => Intent::Runs(instance, runnable.clone()),
+            None => Intent::Rests(instance),
+        });
         self
     }
 
-    /// Puts a message into the inbox of an instance that has not ended and has not seen it.
+    /// Has the runnable row of an instance be this one, whatever the commit said before.
+    pub(crate) fn keep_runnable(&mut self, namespace: &Namespace, runnable: &Runnable) {
+        self.intents
+            .retain(|intent| !matches!(intent, Intent::Runs(..) | Intent::Rests(_)));
+        self.set_runnable(namespace, Some(runnable));
+    }
+
+    /// Has the runnable row of an instance be this one, unless the commit says something else.
+    pub(crate) fn reset_runnable(&mut self, namespace: &Namespace, runnable: &Runnable) {
+        let says = |intent: &Intent| matches!(intent, Intent::Runs(..) | Intent::Rests(_));
+        if !self.intents.iter().any(says) {
+            self.set_runnable(namespace, Some(runnable));
+        }
+    }
+
+    /// Says how far the inboxes were known to whoever decided this: every message up to the one with this number (see
+    /// [`Store::delivered`](crate::storage::Store::delivered)).
+    pub fn seen(&mut self, number: u64) -> &mut Self {
+        self.seen = Some(number);
+        self
+    }
+
+    /// Puts a message into the inbox of an instance that has not ended and has not seen it. If the inbox is full, the
+    /// commit is refused, unless the message is one that the instance is owed or an operator's.
     pub fn deliver(&mut self, namespace: &Namespace, arrival: Arrival, message: &Message) -> &mut Self {
         self.check(namespace);
+        // A message that may come twice leaves no trace: whoever gets millions of them stays as small as it is.
+        // In this order: a message that an instance has taken is a duplicate also when the instance has ended since.
+        let counts = !message.may_come_twice();
+        if counts {
+            self.require(Condition::Unseen(namespace.instance().clone(), message.id.clone()));
+        }
         self.require(Condition::Open(namespace.instance().clone()));
-        self.require(Condition::Unseen(namespace.instance().clone(), message.id.clone()));
         self.put(|out| namespace.key_into(&Local::Inbox(arrival), out), message);
-        self.watch_next();
-        let key = Key::Dedup(
-            self.shard,
-            namespace.instance().as_str().into(),
-            message.id.as_str().into(),
-        );
-        self.put(|out| key.pack_into(out), &Seen::from(arrival));
+        if counts {
+            self.watch_next();
+            let key = Key::Dedup(
+                self.shard,
+                namespace.instance().as_str().into(),
+                message.id.as_str().into(),
+            );
+            self.put(|out| key.pack_into(out), &Seen::from(arrival));
+        }
+        let instance = namespace.instance().clone();
+        self.intents.push(Intent::Delivered {
+            instance,
+            number: arrival.number,
+            refusable: matches!(message.content, Content::Told { .. } | Content::Asked { .. }),
+        });
+        self
+    }
+
+    /// Puts something for another instance into the outbox of this one. It belongs to the commit that makes `revision`,
+    /// and `index` is its number there.
+    pub fn post(&mut self, namespace: &Namespace, revision: u64, index: u32, outgoing: &Outgoing) -> &mut Self {
+        self.check(namespace);
+        let key = Key::Outbox(self.shard, namespace.instance().as_str().into(), revision, index);
+        self.put(|out| key.pack_into(out), outgoing);
+        self
+    }
+
+    /// Takes something out of the outbox of an instance: it has got where it was going.
+    pub fn posted(&mut self, namespace: &Namespace, revision: u64, index: u32) -> &mut Self {
+        self.check(namespace);
+        let key = Key::Outbox(self.shard, namespace.instance().as_str().into(), revision, index);
+        self.batch.delete_with(|out| key.pack_into(out));
+        self
+    }
+
+    /// Gives an instance a place at a gate. The gate lies in this shard; the instance may lie elsewhere.
+    pub(crate) fn enter_gate(&mut self, gate: &str, place: Arrival, instance: &InstanceId, limit: u32) -> &mut Self {
+        let key = Key::Gate(self.shard, gate.into(), place, instance.as_str().into());
+        self.put(|out| key.pack_into(out), &AtGate { limit });
+        self
+    }
+
+    /// Takes the place of an instance at a gate away.
+    pub(crate) fn leave_gate(&mut self, gate: &str, place: Arrival, instance: &InstanceId) -> &mut Self {
+        let key = Key::Gate(self.shard, gate.into(), place, instance.as_str().into());
+        self.batch.delete_with(|out| key.pack_into(out));
+        self
+    }
+
+    /// Keeps a message that could not be delivered.
+    pub(crate) fn bury(&mut self, at_ms: Millis, dead: &DeadLetter) -> &mut Self {
+        let key = Key::Dead(self.shard, at_ms, dead.message.id.as_str().into());
+        self.put(|out| key.pack_into(out), dead);
+        self
+    }
+
+    /// Gives up a message that was kept.
+    pub(crate) fn unbury(&mut self, at_ms: Millis, message: &MessageId) -> &mut Self {
+        let key = Key::Dead(self.shard, at_ms, message.as_str().into());
+        self.batch.delete_with(|out| key.pack_into(out));
         self
     }
 
@@ -187,13 +280,28 @@ impl Commit {
         let index = Key::Index(self.shard, origin.created_at_ms, instance.into());
         self.batch.delete_with(|out| index.pack_into(out));
         self.set_runnable(namespace, None);
+        self.intents.push(Intent::Purged(namespace.instance().clone()));
         self.sweeps = true;
+        self
+    }
+
+    /// Forgets that an instance was deleted.
+    pub(crate) fn forget_tombstone(&mut self, instance: &InstanceId) {
+        let key = Key::Tombstone(self.shard, instance.as_str().into());
+        self.batch.delete_with(|out| key.pack_into(out));
+    }
+
+    /// Says that an instance was there, and was deleted.
+    pub fn leave_tombstone(&mut self, namespace: &Namespace, tombstone: &Tombstone) -> &mut Self {
+        self.check(namespace);
+        let key = Key::Tombstone(self.shard, namespace.instance().as_str().into());
+        self.put(|out| key.pack_into(out), tombstone);
         self
     }
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.batch.is_empty()
+        self.batch.is_empty() && self.intents.is_empty()
     }
 
     /// Bytes of all keys and values.
@@ -217,6 +325,8 @@ impl Commit {
         self.batch.clear();
         self.watched.clear();
         self.sweeps = false;
+        self.intents.clear();
+        self.seen = None;
     }
 
     /// A commit is of one shard, and so are its conditions.

@@ -1,4 +1,4 @@
-//! One thread that makes commits durable, many at a time.
+//! One thread, or in a simulation one task, that makes commits durable, many at a time.
 //!
 //! Callers hand over whole commits and wait. The committer takes everything that waits, checks the conditions of
 //! each in order, gives sequence numbers, applies them as one group with one sync, and only then answers all of
@@ -15,8 +15,10 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -28,8 +30,13 @@ use crate::storage::commit::Commit;
 use crate::storage::condition::Checker;
 use crate::storage::engine::{CommitError, Engine, EngineLimits, Group, Lease, Position};
 use crate::storage::error::{Error, Result};
+use crate::storage::inboxes::Inboxes;
+use crate::storage::intent::Intents;
+#[cfg(feature = "testing")]
+use crate::storage::pace::Pace;
 use crate::storage::spare;
 use crate::storage::watermark::Watermark;
+use crate::telemetry;
 
 /// How often a commit whose outcome was unknown, and that turned out not to be done, is tried again.
 const RETRIES_MAX: u32 = 3;
@@ -38,6 +45,17 @@ const RETRIES_MAX: u32 = 3;
 /// part of a sync. Callers that were just answered come back within that time, and share this sync instead of the
 /// next. A caller that is alone is never made to wait.
 const GATHER_TRIES: u32 = 300;
+
+/// How long the committer looks for the next request before it lets its thread sleep. Who was just answered often comes
+/// back within that time, with the next step of a chain, and to wake a thread on a core that sleeps takes as long. It
+/// gives its core up to anybody else meanwhile; where somebody else has use for it, waiting like this costs more than
+/// it gains.
+const LINGER: Duration = Duration::from_micros(50);
+
+/// After so many times that nobody came, or somebody else had the core, it lingers only now and then, to see whether
+/// that has changed.
+const LINGER_MISSES_MAX: u32 = 4;
+const LINGER_NOW_AND_THEN: u32 = 64;
 
 /// A group of this many requests is not small any more: the sync is shared by enough, and waiting only costs.
 const GATHER_REQUESTS_MAX: usize = 32;
@@ -110,15 +128,28 @@ impl Place<'_> {
 impl Committer {
     /// Starts the thread. It ends when the committer is dropped and the queue is empty.
     pub(crate) fn start(worker: Worker) -> Result<(Self, JoinHandle<()>)> {
+        let (committer, requests) = Self::of(&worker);
+        let thread = spawn::thread("everstep-committer", move || worker.run(requests))
+            .map_err(Error::io("start a thread for", "the committer"))?;
+        Ok((committer, thread))
+    }
+
+    /// Starts a task instead, on the runtime that this is called from. It ends in the same way, or with the runtime.
+    #[cfg(feature = "testing")]
+    pub(crate) fn start_in_task(worker: Worker, pace: Pace) -> Self {
+        let (committer, requests) = Self::of(&worker);
+        drop(spawn::task(worker.run_in_task(requests, pace)));
+        committer
+    }
+
+    fn of(worker: &Worker) -> (Self, mpsc::Receiver<Request>) {
         let (queue, requests) = mpsc::channel(COMMIT_QUEUE_MAX);
         let committer = Self {
             queue,
             failure: Arc::clone(&worker.failure),
             limits: worker.limits(),
         };
-        let thread = spawn::thread("everstep-committer", move || worker.run(requests))
-            .map_err(Error::io("start a thread for", "the committer"))?;
-        Ok((committer, thread))
+        (committer, requests)
     }
 
     /// Waits for a place in the queue.
@@ -167,12 +198,19 @@ pub(crate) struct Worker {
     group_bytes_max: usize,
     /// Requests in the group before.
     group_before: usize,
+    /// How often in a row it did not pay to linger.
+    linger_misses: u32,
     /// Requests that were taken out of the queue and belong to a later group, in order.
     backlog: VecDeque<Request>,
     // Kept between groups, so that a group costs no allocation of its own.
     batches: Vec<Batch>,
     answers: Vec<(oneshot::Sender<Answer>, Answer)>,
     checker: Checker,
+    intents: Intents,
+    inboxes: Inboxes,
+    delivered: Arc<[AtomicU64]>,
+    /// Commits that were made durable.
+    tally: Arc<AtomicU64>,
 }
 
 impl Worker {
@@ -182,9 +220,11 @@ impl Worker {
         leases: Vec<Lease>,
         activations: Arc<Activations>,
         watermark: Option<Arc<Watermark>>,
+        inbox_max: usize,
     ) -> Self {
         let positions = leases.iter().map(|lease| lease.position).collect();
         let group_bytes_max = engine.limits().group_bytes_max.min(crate::limits::GROUP_BYTES_MAX);
+        let delivered = leases.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
             engine,
             leases,
@@ -194,11 +234,26 @@ impl Worker {
             failure: Arc::default(),
             group_bytes_max,
             group_before: 0,
+            linger_misses: 0,
             backlog: VecDeque::new(),
             batches: Vec::new(),
             answers: Vec::new(),
             checker: Checker::default(),
+            intents: Intents::default(),
+            inboxes: Inboxes::new(inbox_max),
+            delivered,
+            tally: Arc::default(),
         }
+    }
+
+    /// The number of the last durable message of each shard, for whoever reads inboxes.
+    pub(crate) fn delivered(&self) -> Arc<[AtomicU64]> {
+        Arc::clone(&self.delivered)
+    }
+
+    /// How many commits were made durable since the store was opened.
+    pub(crate) fn tally(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.tally)
     }
 
     /// What one commit may hold: what the engine takes, and never more than the system allows.
@@ -211,14 +266,69 @@ impl Worker {
     }
 
     fn run(mut self, mut requests: mpsc::Receiver<Request>) {
-        while let Some(first) = self.backlog.pop_front().or_else(|| requests.blocking_recv()) {
-            // A panic in an engine must not leave callers behind who wait for ever, nor a store that looks healthy.
-            let done = catch_unwind(AssertUnwindSafe(|| self.group(first, &mut requests)));
-            if done.is_err() {
-                let failure = self.fail(Error::Failed("the committer panicked".into()));
-                self.answer(&Err(failure));
-            }
+        while let Some(first) = self.next(&mut requests) {
+            self.guarded(first, &mut requests);
         }
+        self.end();
+    }
+
+    /// The next request, whenever it comes; none when there will be none any more.
+    fn next(&mut self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
+        if let Some(kept) = self.backlog.pop_front() {
+            return Some(kept);
+        }
+        self.linger(requests).or_else(|| requests.blocking_recv())
+    }
+
+    /// A request that comes within a moment.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long a thread lingers decides nothing that is stored"
+    )]
+    fn linger(&mut self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
+        let (misses, begin) = (self.linger_misses, Instant::now());
+        self.linger_misses = misses.wrapping_add(1);
+        if misses >= LINGER_MISSES_MAX && !misses.is_multiple_of(LINGER_NOW_AND_THEN) {
+            return None;
+        }
+        loop {
+            let request = requests.try_recv().ok();
+            let lingered = begin.elapsed();
+            if request.is_some() && lingered < LINGER {
+                self.linger_misses = 0;
+            }
+            if request.is_some() || lingered >= LINGER {
+                return request;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// The same in a task. The pace comes before a group is closed, so that more may join it meanwhile.
+    #[cfg(feature = "testing")]
+    async fn run_in_task(mut self, mut requests: mpsc::Receiver<Request>, pace: Pace) {
+        loop {
+            let first = match self.backlog.pop_front() {
+                Some(kept) => Some(kept),
+                None => requests.recv().await,
+            };
+            let Some(first) = first else { break };
+            pace.before_group().await;
+            self.guarded(first, &mut requests);
+        }
+        self.end();
+    }
+
+    /// A panic in an engine must not leave callers behind who wait for ever, nor a store that looks healthy.
+    fn guarded(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) {
+        let done = catch_unwind(AssertUnwindSafe(|| self.group(first, requests)));
+        if done.is_err() {
+            let failure = self.fail(Error::Failed("the committer panicked".into()));
+            self.answer(&Err(failure));
+        }
+    }
+
+    fn end(&self) {
         if let Some(watermark) = &self.watermark
             && let Err(error) = watermark.sync()
         {
@@ -263,11 +373,20 @@ impl Worker {
         later.append(&mut kept);
         self.backlog = later;
         self.group_before = self.answers.len();
+        telemetry::group(self.batches.len(), self.backlog.len() + requests.len());
         let outcome = self.write(&Staged {
             lease,
             expected,
             next: position,
         });
+        let last = self.intents.forget();
+        self.inboxes.forget(outcome.is_ok());
+        if outcome.is_ok() {
+            self.tally
+                .fetch_add(position.sequence - expected.sequence, Ordering::Relaxed);
+            // Before anybody is answered: whoever looks from here on finds the messages in the inboxes.
+            self.delivered[usize::from(shard.0)].fetch_max(last, Ordering::AcqRel);
+        }
         self.answer(&outcome);
     }
 
@@ -291,7 +410,13 @@ impl Worker {
         let checked = self
             .checker
             .check(&commit, &*self.engine, &self.activations, &self.batches);
-        let outcome = checked.map(|()| {
+        let settled = checked
+            .and_then(|()| self.inboxes.settle(&commit, &*self.engine))
+            .and_then(|()| {
+                let settled = self.intents.settle(&mut commit, &*self.engine);
+                settled.inspect_err(|_| self.inboxes.doubt())
+            });
+        let outcome = settled.map(|()| {
             position.sequence += 1;
             position.chain = commit.batch.chain(position.chain);
             self.checker.remember(&commit, self.batches.len());

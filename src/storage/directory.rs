@@ -4,6 +4,7 @@
 //! data/            0700
 //!   lock           held while a process has the store open; says which
 //!   watermark      how far the store has got, outside the engine
+//!   flight         who was running when the process died; not synced, and no loss if it is missing
 //!   fjall/         the engine's own files (or sled/)
 //! ```
 //!
@@ -55,6 +56,11 @@ impl Directory {
         watermark(&self.path)
     }
 
+    /// Where the flight recorder lies.
+    pub(crate) fn flight(&self) -> PathBuf {
+        self.path.join("flight")
+    }
+
     /// Where the files of an engine lie.
     pub(crate) fn engine(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -88,7 +94,7 @@ pub(crate) fn holds_only(path: &Path, engine: &str) -> Result<()> {
     for file in std::fs::read_dir(path).map_err(Error::io("list", path))? {
         let name = file.map_err(Error::io("list", path))?.file_name();
         match name.to_str() {
-            Some("lock" | "watermark" | "watermark.new") => {}
+            Some("lock" | "watermark" | "watermark.new" | "flight") => {}
             Some(name) if name == engine => {}
             Some(other @ ("fjall" | "sled")) => {
                 let path = path.display();

@@ -201,6 +201,12 @@ pub enum Refusal {
     /// A message with this id was accepted before.
     #[error("a message with this id was accepted before")]
     Duplicate(Seen),
+    /// The inbox holds as many messages as it may.
+    #[error("the inbox is full: it holds {max} messages")]
+    InboxFull {
+        /// How many it may hold.
+        max: usize,
+    },
     /// The commit comes from an activation that is over.
     #[error("the commit comes from an activation that is over")]
     StaleActivation,

@@ -27,6 +27,12 @@ pub enum Rows<'a> {
     Meta,
     /// The attempts, by entry.
     Attempts,
+    /// What the code emitted, in order.
+    Emitted,
+    /// What the code published, by name.
+    Published,
+    /// The answers to questions, by the id of the message.
+    Answers,
 }
 
 /// The key space of one instance.
@@ -122,6 +128,9 @@ impl Namespace {
             Rows::Inbox => key::inbox_into(&mut prefix),
             Rows::Meta => key::meta_into(&mut prefix),
             Rows::Attempts => key::attempts_into(&mut prefix),
+            Rows::Emitted => key::emitted_into(&mut prefix),
+            Rows::Published => key::published_into(&mut prefix),
+            Rows::Answers => key::answers_into(&mut prefix),
         }
         key::below(&prefix)
     }

@@ -19,13 +19,15 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::{Clock, SystemClock};
 use crate::ids::Shard;
-use crate::limits::SHARDS_MAX;
+use crate::limits::{INBOX_MAX, SHARDS_MAX};
 use crate::storage::directory::{self, Directory};
 use crate::storage::engine::{Engine, Owner, Position, ReadError};
 use crate::storage::engines;
 use crate::storage::error::{Error, Result};
 use crate::storage::key::Key;
 use crate::storage::operations::{Formats, migrate, take_back};
+#[cfg(feature = "testing")]
+use crate::storage::pace::Pace;
 use crate::storage::payload::Codecs;
 use crate::storage::record::{AcceptedLoss, Held, Importing, StoreHeader};
 use crate::storage::store::{Parts, Store};
@@ -48,6 +50,9 @@ pub struct OpenOptions {
     codecs: Codecs,
     formats: Formats,
     importing: bool,
+    inbox_max: usize,
+    #[cfg(feature = "testing")]
+    pace: Option<Pace>,
 }
 
 /// Where a store is.
@@ -95,6 +100,9 @@ impl Default for OpenOptions {
             codecs: Codecs::plain(),
             formats: Formats::default(),
             importing: false,
+            inbox_max: INBOX_MAX,
+            #[cfg(feature = "testing")]
+            pace: None,
         }
     }
 }
@@ -109,6 +117,13 @@ impl OpenOptions {
     #[must_use]
     pub fn shards(mut self, shards: u16) -> Self {
         self.shards = shards.clamp(1, SHARDS_MAX);
+        self
+    }
+
+    /// How many messages an inbox holds at most, at least one. One more is refused.
+    #[must_use]
+    pub fn inbox_max(mut self, most: usize) -> Self {
+        self.inbox_max = most.max(1);
         self
     }
 
@@ -130,6 +145,15 @@ impl OpenOptions {
     #[must_use]
     pub fn codecs(mut self, codecs: Codecs) -> Self {
         self.codecs = codecs;
+        self
+    }
+
+    /// Commits are made by a task of the tokio runtime that the store is opened on, at this pace, and not by a thread:
+    /// a simulation has everything in one thread. Closing such a store does not wait for what was handed over.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn in_task(mut self, pace: Pace) -> Self {
+        self.pace = Some(pace);
         self
     }
 
@@ -269,6 +293,9 @@ impl OpenOptions {
             codecs: self.codecs.clone(),
             watermark: None,
             directory: None,
+            inbox_max: self.inbox_max,
+            #[cfg(feature = "testing")]
+            pace: self.pace.clone(),
         };
         if changed {
             parts.write_header()?;

@@ -4,6 +4,7 @@
 //! disk stands a [`Codec`], which may compress or encrypt; what it writes carries the id of the key it used, so that
 //! keys can rotate and old payloads stay readable.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -27,6 +28,17 @@ pub struct Payload {
     /// The bytes that the codec made of the CBOR.
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
+}
+
+impl Payload {
+    /// The payload of what has nothing to say but that it is there.
+    pub fn nothing() -> Self {
+        const NULL: u8 = 0xf6;
+        Self {
+            key_id: KeyId::PLAIN,
+            bytes: vec![NULL],
+        }
+    }
 }
 
 /// Why a payload could not be written or read.
@@ -100,9 +112,15 @@ impl Codecs {
 
     /// The user's value that was stored.
     pub fn unpack<T: DeserializeOwned>(&self, payload: &Payload) -> Result<T, PayloadError> {
+        from_cbor(&self.cbor(payload)?)
+    }
+
+    /// The CBOR of what was stored. Two payloads may differ and say the same: a codec that encrypts never writes the
+    /// same bytes twice.
+    pub fn cbor<'a>(&self, payload: &'a Payload) -> Result<Cow<'a, [u8]>, PayloadError> {
         match (&self.codec, payload.key_id) {
-            (_, KeyId::PLAIN) => from_cbor(&payload.bytes),
-            (Some(codec), key_id) => from_cbor(&codec.decode(key_id, &payload.bytes)?),
+            (_, KeyId::PLAIN) => Ok(Cow::Borrowed(&payload.bytes)),
+            (Some(codec), key_id) => codec.decode(key_id, &payload.bytes).map(Cow::Owned),
             (None, key_id) => Err(PayloadError::KeyUnknown(key_id)),
         }
     }

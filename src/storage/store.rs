@@ -1,10 +1,12 @@
 //! A store: an engine, opened safely, with the committer in front of it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::clock::Stopwatch;
 use crate::ids::{InstanceId, Shard};
 use crate::storage::activation::{Activation, Activations};
 use crate::storage::commit::Commit;
@@ -12,11 +14,15 @@ use crate::storage::committer::{Committer, Pending, Place, Receipt, Worker};
 use crate::storage::directory::Directory;
 use crate::storage::engine::{Engine, Lease, Snapshot};
 use crate::storage::error::{Error, Result};
+use crate::storage::flight::{Flight, Flown};
 use crate::storage::key::Arrival;
 use crate::storage::namespace::Namespace;
+#[cfg(feature = "testing")]
+use crate::storage::pace::Pace;
 use crate::storage::payload::Codecs;
 use crate::storage::record::StoreHeader;
 use crate::storage::watermark::Watermark;
+use crate::telemetry;
 
 /// An open store. Cheap to clone; all clones are the same store.
 ///
@@ -35,6 +41,10 @@ struct Inner {
     /// The number of the last message accepted in this epoch. Held while a commit that delivers is put into the
     /// queue, so that the order of numbers is the order of commits.
     arrivals: Mutex<u64>,
+    /// The number of the last durable message of each shard.
+    delivered: Arc<[AtomicU64]>,
+    /// Commits that were made durable since the store was opened.
+    tally: Arc<AtomicU64>,
     codecs: Codecs,
     committer: CommitterThread,
     /// Unlocked when everything above is closed: fields are dropped in this order.
@@ -77,6 +87,9 @@ pub(crate) struct Parts {
     pub(crate) codecs: Codecs,
     pub(crate) watermark: Option<Arc<Watermark>>,
     pub(crate) directory: Option<Directory>,
+    pub(crate) inbox_max: usize,
+    #[cfg(feature = "testing")]
+    pub(crate) pace: Option<Pace>,
 }
 
 impl Store {
@@ -88,21 +101,44 @@ impl Store {
             codecs,
             watermark,
             directory,
+            inbox_max,
+            #[cfg(feature = "testing")]
+            pace,
         } = parts;
         let activations = Arc::default();
-        let worker = Worker::new(Arc::clone(&engine), leases.clone(), Arc::clone(&activations), watermark);
+        let worker = Worker::new(
+            Arc::clone(&engine),
+            leases.clone(),
+            Arc::clone(&activations),
+            watermark,
+            inbox_max,
+        );
+        let (delivered, tally) = (worker.delivered(), worker.tally());
+        #[cfg(not(feature = "testing"))]
         let committer = CommitterThread::start(worker)?;
+        #[cfg(feature = "testing")]
+        let committer = match pace {
+            Some(pace) => CommitterThread::in_task(worker, pace),
+            None => CommitterThread::start(worker)?,
+        };
         let inner = Inner {
             engine,
             leases,
             header,
             activations,
             arrivals: Mutex::new(0),
+            delivered,
+            tally,
             codecs,
             committer,
             directory,
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Whether everything happens in the tasks of one thread.
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.inner.committer.thread.is_none()
     }
 
     /// The shard that an instance lives in.
@@ -130,7 +166,10 @@ impl Store {
     /// Once this future was polled to the point where the commit is in the queue, dropping it changes nothing: the
     /// commit is done or refused as a whole.
     pub async fn commit(&self, commit: Commit) -> Result<Receipt> {
-        self.submit(commit).await?.durable().await
+        let watch = Stopwatch::start();
+        let receipt = self.submit(commit).await?.durable().await;
+        telemetry::committed(watch.elapsed());
+        receipt
     }
 
     /// Hands a commit over, waiting for a place in the queue if need be. It is not durable yet.
@@ -156,6 +195,17 @@ impl Store {
         self.deliver(shard, place, build)
     }
 
+    /// The number of the last message that is durable in a shard. A snapshot that is taken after this has all messages
+    /// up to it.
+    pub fn delivered(&self, shard: Shard) -> u64 {
+        self.inner.delivered[usize::from(shard.0)].load(Ordering::Acquire)
+    }
+
+    /// How many commits were made durable since the store was opened.
+    pub(crate) fn commits(&self) -> u64 {
+        self.inner.tally.load(Ordering::Relaxed)
+    }
+
     /// Begins an activation of an instance: from now on only commits that carry it are done for this instance.
     pub fn activate(&self, instance: &InstanceId) -> Activation {
         self.inner.activations.begin(instance)
@@ -164,6 +214,15 @@ impl Store {
     /// Ends an activation.
     pub fn deactivate(&self, activation: &Activation) {
         self.inner.activations.end(activation);
+    }
+
+    /// Opens the flight recorder beside the store, and gives what the process before left in it. A store without a
+    /// directory has none.
+    pub(crate) fn flight(&self) -> Result<(Flight, Vec<Flown>)> {
+        match &self.inner.directory {
+            Some(directory) => Flight::open(&directory.flight()),
+            None => Ok((Flight::default(), Vec::new())),
+        }
     }
 
     /// How users' values are written and read.
@@ -259,6 +318,15 @@ impl CommitterThread {
             handle: Some(handle),
             thread: Some(thread),
         })
+    }
+
+    /// A task in the place of the thread: nobody can wait for its end without standing in its way.
+    #[cfg(feature = "testing")]
+    fn in_task(worker: Worker, pace: Pace) -> Self {
+        Self {
+            handle: Some(Committer::start_in_task(worker, pace)),
+            thread: None,
+        }
     }
 
     /// Closes the queue, waits until it is empty, and tells whether the store had failed.

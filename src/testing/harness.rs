@@ -11,6 +11,8 @@
 
 mod life;
 mod look;
+mod recorded;
+mod tell;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +21,18 @@ use std::time::Duration;
 
 use crate::actor;
 use crate::clock::{Clock, Millis};
-use crate::engine::{Accepts, AttemptEnd, Definition, Divergence, Message, Workflow};
-use crate::ids::{InstanceId, MessageId};
+use crate::config::Bounds;
+use crate::engine::{AttemptEnd, AttemptId, Definition, Divergence, Incident, Workflow};
+use crate::ids::InstanceId;
 use crate::location::Location;
 use crate::storage::engines::Memory;
+use crate::storage::payload::Payload;
 use crate::storage::record::{self, Entry, Failure};
-use crate::storage::{self, Commit, Namespace, OpenOptions, Store};
+use crate::storage::{self, Commit, Namespace, OpenOptions, Pace, Store};
 
 use life::Life;
+pub(super) use look::history_of;
+pub use recorded::replay_check;
 
 /// What happens to an instance while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,7 +61,7 @@ pub enum End<T> {
 
 /// A time that stands still until it is moved.
 #[derive(Debug)]
-struct Still(AtomicU64);
+pub(super) struct Still(pub(super) AtomicU64);
 
 impl Clock for Still {
     fn now_ms(&self) -> Millis {
@@ -69,13 +75,14 @@ impl Clock for Still {
 }
 
 /// The beginning of 2030.
-const BEGINNING_MS: Millis = 1_893_456_000_000;
+pub(super) const BEGINNING_MS: Millis = 1_893_456_000_000;
 
 /// What will happen to an instance at a certain time.
 #[derive(Debug)]
 enum Planned {
     Message(record::Message),
-    Cancel(String),
+    /// The operation at a path is decided.
+    Settle(String, record::Decided),
 }
 
 /// An attempt whose end has not been looked at.
@@ -84,7 +91,7 @@ struct Pending {
     ends_at_ms: Millis,
     luck: u64,
     location: Location,
-    number: u32,
+    id: AttemptId,
     end: AttemptEnd,
 }
 
@@ -98,32 +105,57 @@ pub struct Harness<W> {
     /// Attempts end at one of so many points in time, so far apart.
     spread: Option<(u64, Duration)>,
     audited: bool,
+    bounds: Bounds,
+    /// Attempts that ran when the process died count.
+    charged: bool,
+    /// Whether attempts ran when the process last died.
+    died_running: bool,
+    incidents: Vec<Incident>,
+    warnings: Vec<String>,
+    unawaited: Vec<String>,
     /// The time is not moved past this one.
     until_ms: Millis,
     commits: u64,
+    messages: u64,
     arrivals: u64,
     cancelled_attempts: u64,
+    broadcasts: Vec<Payload>,
     at_crash: BTreeMap<String, Entry>,
     pending: Vec<Pending>,
     planned: BTreeMap<(Millis, u64), (InstanceId, Planned)>,
-    /// Who was asked to end, and why. It is asked again after a crash, until it is recorded.
-    cancelled: BTreeMap<InstanceId, String>,
     runtime: tokio::runtime::Runtime,
     workflow: std::marker::PhantomData<fn() -> W>,
+}
+
+/// How a store is opened whose time stands still, and that time.
+fn machine() -> (OpenOptions, Arc<Still>) {
+    let clock = Arc::new(Still(AtomicU64::new(BEGINNING_MS)));
+    (OpenOptions::new().clock(Arc::<Still>::clone(&clock)), clock)
+}
+
+/// What runs attempts and commits: one thread, whose time stands still.
+fn executor() -> tokio::runtime::Runtime {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime.expect("a runtime of one thread can be made")
 }
 
 impl<W: Workflow> Harness<W> {
     /// A harness at the beginning of 2030, following `plan`.
     pub fn new(plan: Plan, seed: u64) -> Self {
-        let clock = Arc::new(Still(AtomicU64::new(BEGINNING_MS)));
-        let options = OpenOptions::new().clock(Arc::<Still>::clone(&clock));
-        let store = options
-            .open_engine(Arc::new(Memory::new()))
-            .expect("a store in memory opens");
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build();
+        let (options, clock) = machine();
+        let runtime = executor();
+        let store = {
+            // The committer is a task of the harness's own thread, so that a commit costs no change of threads.
+            let _inside = runtime.enter();
+            options.in_task(Pace::default()).open_engine(Arc::new(Memory::new()))
+        };
+        Self::over(store.expect("a store in memory opens"), clock, runtime, plan, seed)
+    }
+
+    fn over(store: Store, clock: Arc<Still>, runtime: tokio::runtime::Runtime, plan: Plan, seed: u64) -> Self {
         Self {
             store,
             clock,
@@ -132,15 +164,22 @@ impl<W: Workflow> Harness<W> {
             seed,
             spread: None,
             audited: false,
+            bounds: Bounds::default(),
+            charged: false,
+            died_running: false,
+            incidents: Vec::new(),
+            warnings: Vec::new(),
+            unawaited: Vec::new(),
             until_ms: Millis::MAX,
             commits: 0,
+            messages: 0,
             arrivals: 0,
             cancelled_attempts: 0,
+            broadcasts: Vec::new(),
             at_crash: BTreeMap::new(),
             pending: Vec::new(),
             planned: BTreeMap::new(),
-            cancelled: BTreeMap::new(),
-            runtime: runtime.expect("a runtime of one thread can be made"),
+            runtime,
             workflow: std::marker::PhantomData,
         }
     }
@@ -160,6 +199,35 @@ impl<W: Workflow> Harness<W> {
         self
     }
 
+    /// Instances may hold this much.
+    #[must_use]
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// Attempts that were running when the process died count as failed, as they do in a runtime.
+    #[must_use]
+    pub fn charged(mut self) -> Self {
+        self.charged = true;
+        self
+    }
+
+    /// What observers have heard of so far.
+    pub fn incidents(&self) -> &[Incident] {
+        &self.incidents
+    }
+
+    /// What the log has heard of so far.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Steps that functions made and had never awaited when they returned.
+    pub fn unawaited(&self) -> &[String] {
+        &self.unawaited
+    }
+
     /// The same store under other code of the same name: what a deploy does.
     ///
     /// # Panics
@@ -177,14 +245,21 @@ impl<W: Workflow> Harness<W> {
             seed: self.seed,
             spread: self.spread,
             audited: self.audited,
+            bounds: self.bounds,
+            charged: self.charged,
+            died_running: self.died_running,
+            incidents: self.incidents,
+            warnings: self.warnings,
+            unawaited: self.unawaited,
             until_ms: self.until_ms,
             commits: self.commits,
+            messages: self.messages,
             arrivals: self.arrivals,
             cancelled_attempts: self.cancelled_attempts,
+            broadcasts: self.broadcasts,
             at_crash: self.at_crash,
             pending: self.pending,
             planned: self.planned,
-            cancelled: self.cancelled,
             runtime: self.runtime,
         }
     }
@@ -202,66 +277,14 @@ impl<W: Workflow> Harness<W> {
     /// Starts an instance.
     pub fn start(&mut self, id: &str, input: &W::Input) {
         let instance = InstanceId::new(id).expect("an id for a test");
-        let commit = actor::start_commit::<W>(&self.store, &instance, input, self.clock.now_ms());
-        self.write(commit.expect("the input can be stored"))
-            .expect("a start is accepted");
-    }
-
-    /// Sends a message to an instance.
-    pub fn send<M: Message>(&mut self, id: &str, message: &M)
-    where
-        W: Accepts<M>,
-    {
-        let message = self.message(message);
-        self.deliver(&self.namespace(id), &message);
-    }
-
-    /// Sends a message to an instance when this much time has passed, if it still runs then.
-    pub fn send_after<M: Message>(&mut self, id: &str, after: Duration, message: &M)
-    where
-        W: Accepts<M>,
-    {
-        let message = self.message(message);
-        self.plan_after(id, after, Planned::Message(message));
-    }
-
-    /// Asks an instance to end.
-    pub fn cancel(&mut self, id: &str, reason: &str) {
-        self.plan_after(id, Duration::ZERO, Planned::Cancel(reason.to_owned()));
-    }
-
-    /// Asks an instance to end when this much time has passed.
-    pub fn cancel_after(&mut self, id: &str, after: Duration, reason: &str) {
-        self.plan_after(id, after, Planned::Cancel(reason.to_owned()));
-    }
-
-    fn plan_after(&mut self, id: &str, after: Duration, planned: Planned) {
-        let at = self.clock.now_ms() + u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
-        let number = self.planned.keys().map(|(_, number)| number + 1).max().unwrap_or(0);
-        let instance = self.namespace(id).instance().clone();
-        self.planned.insert((at, number), (instance, planned));
-    }
-
-    fn message<M: Message>(&mut self, message: &M) -> record::Message {
-        self.arrivals += 1;
-        record::Message {
-            name: M::NAME.to_owned(),
-            id: MessageId::new(format!("message-{}", self.arrivals)).expect("a number is an id"),
-            payload: self.store.codecs().pack(message).expect("the message can be stored"),
-            sent_at_ms: self.clock.now_ms(),
-        }
-    }
-
-    fn deliver(&self, namespace: &Namespace, message: &record::Message) {
-        let number = message.id.to_string();
-        let number = number.rsplit('-').next().and_then(|number| number.parse().ok());
-        let arrival = storage::key::Arrival {
-            epoch: 1,
-            number: number.expect("ids of this harness end with a number"),
+        let now = self.clock.now_ms();
+        let origin = record::Origin {
+            deadline_at_ms: W::policy().deadline_at_ms(now),
+            ..record::Origin::new(W::NAME, W::VERSION, now, self.seed)
         };
-        let mut commit = Commit::new(namespace.shard());
-        commit.deliver(namespace, arrival, message);
-        self.write(commit).expect("a message is accepted");
+        let input = self.store.codecs().pack(input).expect("the input can be stored");
+        let commit = actor::start_commit(&self.store, &instance, &origin, input, None);
+        self.write(commit).expect("a start is accepted");
     }
 
     /// Attempts that were cancelled because nobody waited for them any more.
@@ -306,7 +329,7 @@ impl<W: Workflow> Harness<W> {
     }
 
     fn write(&self, commit: Commit) -> storage::Result<storage::Receipt> {
-        self.store.try_submit(commit)?.wait()
+        self.runtime.block_on(self.store.commit(commit))
     }
 }
 

@@ -20,7 +20,7 @@ use everstep::storage::engine::{Direction, Scan};
 use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::{KeyId, Payload};
 use everstep::storage::record::{
-    Completed, Entry, EntryKind, Input, Message, Origin, Runnable, State, Status, StepOutcome,
+    Completed, Decided, Entry, EntryKind, Input, Message, Origin, Runnable, State, Status,
 };
 use everstep::storage::{Commit, Condition, Error, Namespace, OpenOptions, Receipt, Result, Store};
 use everstep::{InstanceId, MessageId, Shard};
@@ -81,6 +81,7 @@ pub(crate) fn origin() -> Origin {
         workflow: "tried".into(),
         version: 1,
         created_at_ms: 7,
+        ..Origin::new("", 0, 0, 0)
     }
 }
 
@@ -93,6 +94,7 @@ pub(crate) fn state(revision: u64, status: Status) -> State {
         entries: revision - 1,
         completions: revision - 1,
         updated_at_ms: revision,
+        ..State::begun(0)
     }
 }
 
@@ -105,14 +107,14 @@ pub(crate) fn start(namespace: &Namespace) -> Commit {
         .set(namespace, &Local::Meta(Meta::Origin), &origin())
         .set(namespace, &Local::Meta(Meta::Input), &Input(payload(vec![1])))
         .set_index(namespace, &origin(), &state)
-        .set_runnable(namespace, Some(&Runnable { activations: 0 }))
+        .set_runnable(namespace, Some(&Runnable::new("w", 0)))
         .set_state(namespace, None, &state);
     commit
 }
 
 /// Goes to `revision` with an entry that holds `bytes`.
 pub(crate) fn step(namespace: &Namespace, revision: u64, bytes: Vec<u8>) -> Commit {
-    let outcome = StepOutcome::Completed(payload(bytes));
+    let outcome = Decided::Completed(payload(bytes));
     let mut commit = Commit::new(namespace.shard());
     commit
         .require(Condition::Revision(namespace.instance().clone(), revision - 1))
@@ -134,12 +136,7 @@ pub(crate) fn step(namespace: &Namespace, revision: u64, bytes: Vec<u8>) -> Comm
 }
 
 pub(crate) fn message(id: &str) -> Message {
-    Message {
-        name: "news".into(),
-        id: MessageId::new(id).unwrap(),
-        payload: payload(id.as_bytes().to_vec()),
-        sent_at_ms: 3,
-    }
+    Message::told("news", MessageId::new(id).unwrap(), payload(id.as_bytes().to_vec()), 3)
 }
 
 /// Puts a message into the inbox, at a place that the test gives.

@@ -16,8 +16,8 @@ use everstep::storage::engines::Memory;
 use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::Payload;
 use everstep::storage::record::{
-    Attempt, Attempts, Completed, Entry, EntryKind, Failure, FailureKind, Input, Message, Name, Origin, Output,
-    Runnable, State, Status, StepOutcome,
+    Attempt, Attempts, Completed, Decided, Entry, EntryKind, Failure, FailureDetails, FailureKind, Input, Message,
+    Name, Origin, Output, Runnable, State, Status,
 };
 use everstep::storage::value;
 use everstep::storage::{Commit, Condition, OpenOptions, Store};
@@ -57,6 +57,7 @@ impl Plan {
             workflow: "payment".into(),
             version: 1,
             created_at_ms: self.created_at_ms,
+            ..Origin::new("", 0, 0, 0)
         }
     }
 
@@ -69,6 +70,7 @@ impl Plan {
             entries: self.entries.into(),
             completions: self.entries.into(),
             updated_at_ms: 2_000,
+            ..State::begun(0)
         }
     }
 
@@ -100,6 +102,7 @@ impl Plan {
                     failure: failure(),
                 }],
                 next_at_ms: None,
+                progress: None,
             };
             commit.set(&namespace, &Local::Attempts(0), &attempts);
         }
@@ -107,7 +110,7 @@ impl Plan {
             commit.set(&namespace, &Local::Meta(Meta::Output), &Output(self.payload()));
             commit.set(&namespace, &Local::Meta(Meta::Failure), &failure());
         } else {
-            commit.set_runnable(&namespace, Some(&Runnable { activations: 2 }));
+            commit.set_runnable(&namespace, Some(&Runnable::new("w", 2)));
         }
         let state = self.state();
         commit.set_state(&namespace, None, &state);
@@ -122,7 +125,7 @@ impl Plan {
                 order: number.into(),
                 at_ms: 7,
             }),
-            kind: EntryKind::Step(Some(StepOutcome::Completed(self.payload()))),
+            kind: EntryKind::Step(Some(Decided::Completed(self.payload()))),
         }
     }
 
@@ -139,12 +142,7 @@ impl Plan {
     /// Sends a message and says where it came to lie.
     pub(crate) fn send(&self, store: &Store, id: &str) -> Arrival {
         let namespace = store.namespace(&self.id());
-        let message = Message {
-            name: "approval".into(),
-            id: MessageId::new(id).unwrap(),
-            payload: self.payload(),
-            sent_at_ms: 3_000,
-        };
+        let message = Message::told("approval", MessageId::new(id).unwrap(), self.payload(), 3_000);
         let mut place = None;
         let sent = store.submit_delivery(namespace.shard(), |arrivals| {
             let arrival = arrivals.next_place();
@@ -166,14 +164,15 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 pub(crate) fn failure() -> Failure {
-    Failure {
+    Failure::from(FailureDetails {
         kind: FailureKind::Error,
         message: "no".into(),
         path: "a/b".into(),
         attempts: 1,
         causes: vec!["why".into()],
         branches: Vec::new(),
-    }
+        code: None,
+    })
 }
 
 /// The place of an entry: every other one inside of a loop.

@@ -10,7 +10,19 @@ use crate::tree::{File, Tree};
 
 /// The small modules below everyone. They may name each other.
 const VOCABULARY: &[&str] = &[
-    "clock", "config", "duration", "error", "ids", "limits", "location", "spawn",
+    "chance",
+    "clock",
+    "config",
+    "duration",
+    "error",
+    "ids",
+    "limits",
+    "location",
+    "spawn",
+    "telemetry",
+    "timing",
+    "ulid",
+    "unwinding",
 ];
 
 /// Each room, and the rooms below it that it may name (beside the vocabulary).

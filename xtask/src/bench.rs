@@ -1,5 +1,7 @@
-//! `cargo xtask bench [NAME] [ARGUMENTS...]`: measures. Whatever follows the
-//! name goes to the bench itself (`cargo xtask bench storage --json`).
+//! `cargo xtask bench [NAME] [ARGUMENTS...]`: measures. Without a name that is
+//! `everstep bench`, built for speed, with the arguments (`cargo xtask bench
+//! --only W1 --json`); with one, the bench of that name, of a part alone
+//! (`cargo xtask bench storage --json`).
 
 use clap::Args;
 
@@ -9,26 +11,21 @@ use crate::shell;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The bench to run (every bench if left out), then arguments for it
+    /// The bench to run (that of whole workflows if left out), then arguments for it
     #[arg(value_name = "NAME | ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result {
     let (name, arguments) = split(&options.words);
-    let benches = select(metadata::benches()?, name)?;
-    if benches.is_empty() {
-        println!("this workspace has no benches");
-    }
-    for bench in benches {
-        shell::run(
-            shell::cargo()
-                .args(["bench", "--package", &bench.package, "--bench", &bench.name])
-                .args(["--all-features", "--"])
-                .args(arguments),
-        )?;
-    }
-    Ok(())
+    let mut cargo = shell::cargo();
+    let Some(name) = name else {
+        let program = ["run", "--quiet", "--release", "--package", "everstep", "--", "bench"];
+        return shell::run(cargo.args(program).args(arguments));
+    };
+    let bench = select(metadata::benches()?, name)?;
+    cargo.args(["bench", "--package", &bench.package, "--bench", &bench.name]);
+    shell::run(cargo.args(["--all-features", "--"]).args(arguments))
 }
 
 /// The first word is the name, unless it is an option: then there is no name.
@@ -39,20 +36,13 @@ fn split(words: &[String]) -> (Option<&str>, &[String]) {
     }
 }
 
-fn select(benches: Vec<Bench>, name: Option<&str>) -> Result<Vec<Bench>> {
-    let Some(name) = name else { return Ok(benches) };
-    let (chosen, others): (Vec<_>, Vec<_>) = benches.into_iter().partition(|bench| bench.name == name);
-    if chosen.is_empty() {
-        let mut known: Vec<_> = others.into_iter().map(|bench| bench.name).collect();
-        if known.is_empty() {
-            known.push(String::from("none yet"));
-        }
-        return Err(Error::UnknownBench {
-            name: name.to_owned(),
-            known: known.join(", "),
-        });
-    }
-    Ok(chosen)
+fn select(benches: Vec<Bench>, name: &str) -> Result<Bench> {
+    let known: Vec<_> = benches.iter().map(|bench| bench.name.clone()).collect();
+    let chosen = benches.into_iter().find(|bench| bench.name == name);
+    chosen.ok_or_else(|| Error::UnknownBench {
+        name: name.to_owned(),
+        known: known.join(", "),
+    })
 }
 
 #[cfg(test)]
@@ -73,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn options_without_a_name_go_to_every_bench() {
+    fn options_without_a_name_go_to_the_program() {
         assert_eq!(split(&words(&["--json"])), (None, &words(&["--json"])[..]));
         let storage = words(&["storage", "--json", "16"]);
         assert_eq!(split(&storage), (Some("storage"), &words(&["--json", "16"])[..]));
@@ -82,11 +72,10 @@ mod tests {
 
     #[test]
     fn a_name_chooses_and_an_unknown_one_is_refused_with_the_known_ones() {
-        assert_eq!(select(benches(), None).unwrap().len(), 2);
-        let chosen = select(benches(), Some("replay")).unwrap();
-        assert_eq!(chosen.len(), 1);
-        assert_eq!(chosen[0].name, "replay");
-        let error = select(benches(), Some("x")).unwrap_err();
+        assert_eq!(select(benches(), "replay").unwrap().name, "replay");
+        let Err(error) = select(benches(), "x") else {
+            panic!("there is no bench x");
+        };
         assert_eq!(error.to_string(), "no bench is named `x`; there are: storage, replay");
     }
 }

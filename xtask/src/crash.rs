@@ -1,5 +1,5 @@
-//! `cargo xtask crash --engine fjall|sled --cycles N [--power-loss] [--seed S]`:
-//! kills a store again and again, and looks for what is missing. The work is
+//! `cargo xtask crash --engine fjall|sled --cycles N [--workflows] [--power-loss] [--seed S]`:
+//! kills a store, or a runtime with live workflows, again and again, and looks for what is missing. The work is
 //! done by the package `everstep-crash`, which takes the arguments as they are.
 
 use clap::Args;
@@ -21,8 +21,13 @@ pub(crate) fn run(options: &Options) -> Result {
 /// A few cycles of everything, for the tests.
 pub(crate) fn few() -> Result {
     for engine in ["fjall", "sled"] {
-        for power in [&[][..], &["--power-loss"]] {
-            let words = [&["--engine", engine, "--cycles", "8"], power].concat();
+        for kind in [
+            &[][..],
+            &["--power-loss"],
+            &["--workflows"],
+            &["--workflows", "--power-loss"],
+        ] {
+            let words = [&["--engine", engine, "--cycles", "8"], kind].concat();
             crash(&words.into_iter().map(String::from).collect::<Vec<_>>())?;
         }
     }

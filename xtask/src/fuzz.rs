@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz [TARGET] [--seconds N]`: throws bytes at what reads the disk.
+//! `cargo xtask fuzz [TARGET] [--seconds N] [--seed S]`: throws bytes at what reads the disk.
 //!
 //! libFuzzer on the stable compiler: what tells it where an input went is an LLVM pass that every rustc has, and what
 //! it needs beside is a C++ compiler. Seeds come from `fuzz/corpus`; what it finds on the way stays in `fuzz/grown`
@@ -21,9 +21,23 @@ pub(crate) struct Options {
     /// For how long, each target
     #[arg(long, default_value_t = 30)]
     seconds: u32,
+    /// What chance begins with (another one each time if left out)
+    #[arg(long)]
+    seed: Option<u32>,
 }
 
-const TARGETS: [&str; 2] = ["key", "envelope"];
+impl Options {
+    /// As `cargo xtask test` does it: everything for so many seconds, and always from the same seed.
+    pub(crate) fn of_a_test(seconds: u32) -> Self {
+        Self {
+            target: None,
+            seconds,
+            seed: Some(1),
+        }
+    }
+}
+
+const TARGETS: [&str; 4] = ["key", "envelope", "import", "history"];
 
 /// What `cargo fuzz` asks of the compiler, without the sanitizer, which would need a nightly one.
 const RUSTFLAGS: &[&str] = &[
@@ -38,17 +52,13 @@ const RUSTFLAGS: &[&str] = &[
 
 pub(crate) fn run(options: &Options) -> Result {
     match &options.target {
-        Some(target) => fuzz(target, options.seconds),
-        None => every_target(options.seconds),
+        Some(target) => fuzz(target, options),
+        None => TARGETS.iter().try_for_each(|target| fuzz(target, options)),
     }
 }
 
-/// Fuzzes every target for so many seconds.
-pub(crate) fn every_target(seconds: u32) -> Result {
-    TARGETS.iter().try_for_each(|target| fuzz(target, seconds))
-}
-
-fn fuzz(target: &str, seconds: u32) -> Result {
+fn fuzz(target: &str, options: &Options) -> Result {
+    let Options { seconds, seed, .. } = options;
     tools::install_cplusplus()?;
     let [corpus, grown, artifacts] = ["corpus", "grown", "artifacts"].map(|name| folder(name).join(target));
     for folder in [&grown, &artifacts] {
@@ -64,6 +74,8 @@ fn fuzz(target: &str, seconds: u32) -> Result {
             // With a target, the flags do not reach build scripts and macros, which have no libFuzzer to link to.
             .args(["--profile", "fuzz", "--target", &host()?, "--"])
             .arg(format!("-max_total_time={seconds}"))
+            // Zero is what libFuzzer takes for: draw one, and say which.
+            .arg(format!("-seed={}", seed.unwrap_or(0)))
             // Longer than the longest key. A second for one input would be a thousand times the usual.
             .args(["-max_len=10000", "-timeout=5", "-rss_limit_mb=1024", "-verbosity=0"])
             .args(["-print_final_stats=1"])

@@ -12,6 +12,9 @@
 
 mod bench;
 mod check;
+#[cfg(test)]
+#[path = "../../tests/documents/commands.rs"]
+mod commands;
 mod crash;
 mod error;
 mod fuzz;
@@ -42,7 +45,7 @@ enum Command {
     Check(check::Options),
     /// Every test, after installing what the tests need
     Test(test::Options),
-    /// The benches: all of them, or the named one with its own arguments
+    /// What workflows cost on this machine; or the named bench, of a part alone, with its own arguments
     Bench(bench::Options),
     /// Kills a store again and again, and looks for what is missing
     Crash(crash::Options),
@@ -71,5 +74,27 @@ fn dispatch(command: &Command) -> Result {
         Command::Crash(options) => crash::run(options),
         Command::Sim(options) => sim::run(options),
         Command::Fuzz(options) => fuzz::run(options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Documents show commands that are understood. Help that is asked for comes after what is not understood.
+    #[test]
+    fn every_command_of_the_documents_is_understood() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let shown = commands::commands_of(&root, &["cargo", "xtask"]);
+        assert!(shown.len() > 15, "the pages were read: {shown:?}");
+        for (page, words) in shown {
+            let line = ["xtask"]
+                .into_iter()
+                .chain(words.iter().map(String::as_str))
+                .chain(["--help"]);
+            if let Err(error) = Arguments::try_parse_from(line) {
+                assert_eq!(error.kind(), clap::error::ErrorKind::DisplayHelp, "{page}: {error}");
+            }
+        }
     }
 }

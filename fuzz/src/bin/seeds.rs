@@ -6,7 +6,12 @@ use everstep_fuzz::seeds;
 
 fn main() -> std::io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    for (target, seeds) in [("key", seeds::keys()), ("envelope", seeds::envelopes())] {
+    for (target, seeds) in [
+        ("key", seeds::keys()),
+        ("envelope", seeds::envelopes()),
+        ("import", seeds::imports()),
+        ("history", seeds::histories()),
+    ] {
         let folder = corpus.join(target);
         std::fs::create_dir_all(&folder)?;
         for (name, bytes) in seeds {

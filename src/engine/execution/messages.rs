@@ -3,6 +3,7 @@
 use crate::clock::Millis;
 use crate::engine::execution::Execution;
 use crate::engine::request::ReceiveRequest;
+use crate::limits::TAKEN_BYTES_MAX;
 use crate::location::Location;
 use crate::storage::record::{EntryKind, Message};
 
@@ -38,7 +39,9 @@ impl Execution {
     ///
     /// One at a time, and before all else in the commit: what was delivered earlier could make the code drop a wait,
     /// and a message that a dropped wait had taken would be lost.
-    pub(crate) fn take_messages(&mut self, now: Millis) {
+    ///
+    /// Tells whether a wait was served.
+    pub(crate) fn take_messages(&mut self, now: Millis) -> bool {
         let mut served = false;
         for waiting in std::mem::take(&mut self.waiting) {
             let there = self.position(&waiting.request);
@@ -67,15 +70,23 @@ impl Execution {
             drop(journal);
             self.waiting.push(waiting);
         }
+        served
     }
 
     /// Takes what a wait asks for out of the inbox, as far as it is there.
     fn take(&mut self, request: &ReceiveRequest) -> Vec<Message> {
-        let mut taken = Vec::new();
+        let (mut taken, mut bytes) = (Vec::new(), 0);
         while taken.len() < request.most
             && let Some(at) = self.position(request)
-            && let Some((arrival, message)) = self.inbox.remove(at)
         {
+            let told = self.inbox.get(at).and_then(|(_, message)| message.told_or_asked());
+            bytes += told.map_or(0, |(_, payload)| payload.bytes.len());
+            if !taken.is_empty() && bytes > TAKEN_BYTES_MAX {
+                break;
+            }
+            let Some((arrival, message)) = self.inbox.remove(at) else {
+                break;
+            };
             self.taken.push(arrival);
             taken.push(message);
         }
@@ -84,7 +95,10 @@ impl Execution {
 
     /// Where the next message is that a wait asks for.
     fn position(&self, request: &ReceiveRequest) -> Option<usize> {
-        let wanted = |name: &str| request.names.contains(&name);
-        self.inbox.iter().position(|(_, message)| wanted(&message.name))
+        let wanted = |message: &Message| {
+            let told = message.told_or_asked();
+            told.is_some_and(|(name, _)| request.names.contains(&name))
+        };
+        self.inbox.iter().position(|(_, message)| wanted(message))
     }
 }

@@ -3,17 +3,44 @@
 use std::borrow::Cow;
 
 use crate::clock::Millis;
-use crate::engine::error::{Result, WorkflowError};
+use crate::engine::bounds::Warning;
 use crate::engine::execution::{Execution, completed};
+use crate::limits::COMPLETION_BYTES_MAX;
 use crate::storage::Commit;
-use crate::storage::key::{Local, Meta};
-use crate::storage::payload::Payload;
-use crate::storage::record::{FailureKind, Name, Output, Runnable, State, Status};
+use crate::storage::key::Local;
+use crate::storage::record::{EntryKind, Name, Runnable, State, Status};
 
 impl Execution {
     /// Gathers everything that changed since the last commit into one; nothing changed, nothing is written.
     pub(crate) fn stage(&mut self, now: Millis) -> Option<Commit> {
-        for (location, kind) in std::mem::take(&mut self.finished) {
+        self.complete_finished(now);
+        let (status, alarm) = (self.status(), self.alarm());
+        let changed = self.has_to_be_stored();
+        // That a pending instance runs now is nothing that a commit of its own would be worth.
+        let moved = status != self.state.status && !(runs(status) && runs(self.state.status));
+        let takes_or_sends = !self.taken.is_empty() || !self.outbox.is_empty();
+        if changed || moved || takes_or_sends || !self.dirty_attempts.is_empty() || alarm != self.state.alarm_at_ms {
+            return Some(self.commit(status, alarm, now));
+        }
+        None
+    }
+
+    /// Gives what has come to its end its place in the order.
+    pub(super) fn complete_finished(&mut self, now: Millis) {
+        self.take_undone();
+        // What was taken from the inbox goes with this commit; of the steps that ended, as many as fit.
+        self.finished
+            .sort_by_key(|(_, kind)| matches!(kind, EntryKind::Step(_)));
+        let mut bytes = 0;
+        let fits = self.finished.iter().take_while(|(_, kind)| {
+            let before = bytes;
+            bytes += kind.bytes();
+            before < COMPLETION_BYTES_MAX || !matches!(kind, EntryKind::Step(_))
+        });
+        let fits = fits.count();
+        // What is too much for one commit goes into the next ones, in the same order.
+        let rest = self.finished.split_off(fits);
+        for (location, kind) in std::mem::replace(&mut self.finished, rest) {
             let order = self.state.completions;
             self.state.completions += 1;
             let mut journal = self.journal.lock();
@@ -23,48 +50,45 @@ impl Execution {
             drop(journal);
             self.committing.push(location);
         }
-        let (status, alarm) = (self.status(), self.alarm());
+    }
+
+    /// Whether something changed that can't wait for the next commit.
+    ///
+    /// What the code would come to again by itself (a join, a race, the state of a loop) is stored along with
+    /// something else. What it has seen and would not see again (a version, an ephemeral result) is stored before
+    /// anything can follow from it, and when the instance rests.
+    fn has_to_be_stored(&self) -> bool {
         let journal = self.journal.lock();
-        let changed = !journal.dirty.is_empty() || !journal.trimmed.is_empty();
-        drop(journal);
-        // That a pending instance runs now is nothing that a commit of its own would be worth.
-        let moved = status != self.state.status && !(runs(status) && runs(self.state.status));
-        if changed || moved || !self.dirty_attempts.is_empty() || alarm != self.state.alarm_at_ms {
-            return Some(self.commit(status, alarm, now));
+        let follows = || self.steps.is_empty() || self.held.iter().any(|begin| !begin.ephemeral);
+        let speaks = !journal.said.is_empty() || !journal.closing.is_empty();
+        journal.urgent || speaks || (journal.observed_undurable && follows())
+    }
+
+    fn weigh_history(&mut self, entries: u64, bytes: u64) {
+        let bounds = &self.facts.bounds;
+        let (many, large) = (entries > bounds.history_entries_warn, bytes > bounds.history_bytes_warn);
+        if self.warned || !(many || large) {
+            return;
         }
-        None
-    }
-
-    /// The last commit: how the function ended.
-    pub(crate) fn end(&mut self, result: Result<Payload>, now: Millis) -> Commit {
-        let status = match &result {
-            Ok(_) => Status::Completed,
-            Err(_) if self.is_cancelled() => Status::Cancelled,
-            Err(_) => Status::Failed,
-        };
-        let mut commit = self.commit(status, None, now);
-        match result {
-            Ok(payload) => commit.set(&self.namespace, &Local::Meta(Meta::Output), &Output(payload)),
-            Err(error) => {
-                let failure = WorkflowError::into_failure(error);
-                commit.set(&self.namespace, &Local::Meta(Meta::Failure), &failure)
-            }
-        };
-        commit
-    }
-
-    /// Whether the code was told to end; what it returned then may have other words for it.
-    fn is_cancelled(&self) -> bool {
-        let journal = self.journal.lock();
-        let ended = journal.ended.as_ref();
-        ended.is_some_and(|failure| failure.kind == FailureKind::Cancelled)
+        self.warned = true;
+        let (entries_max, bytes_max) = (bounds.history_entries_max, bounds.history_bytes_max);
+        self.warnings.push(if many {
+            let max = entries_max;
+            Warning::HistoryEntries { entries, max }
+        } else {
+            let max = bytes_max;
+            Warning::HistoryBytes { bytes, max }
+        });
     }
 
     fn status(&self) -> Status {
-        let backing_off = !self.steps.is_empty() && self.steps.values().all(|step| step.due_at_ms().is_some());
-        if !self.committing.is_empty() || (!self.steps.is_empty() && !backing_off) {
+        if self.state.paused {
+            Status::Paused
+        } else if self.undoing.is_some() {
+            Status::Compensating
+        } else if !self.committing.is_empty() || !self.finished.is_empty() || self.steps.any_runs() {
             Status::Running
-        } else if backing_off {
+        } else if !self.steps.is_empty() {
             Status::BackingOff
         } else if !self.sleeps.is_empty() {
             Status::Sleeping
@@ -73,8 +97,10 @@ impl Execution {
         }
     }
 
-    fn commit(&mut self, status: Status, alarm_at_ms: Option<Millis>, now: Millis) -> Commit {
+    pub(super) fn commit(&mut self, status: Status, alarm_at_ms: Option<Millis>, now: Millis) -> Commit {
         let mut commit = Commit::new(self.namespace.shard());
+        self.speak(&mut commit, now);
+        self.close_children(now);
         let mut journal = self.journal.lock();
         for (index, name) in journal.names.take_new() {
             commit.set(&self.namespace, &Local::Name(index), &Name(name));
@@ -91,8 +117,11 @@ impl Execution {
                 commit.delete(&self.namespace, &Local::Attempts(id));
             }
         }
-        let entries = journal.entries_recorded();
+        journal.urgent = false;
+        journal.begun = 0;
+        let (entries, bytes) = (journal.entries_recorded(), journal.bytes);
         drop(journal);
+        self.weigh_history(entries, bytes);
         for id in std::mem::take(&mut self.dirty_attempts) {
             commit.set(&self.namespace, &Local::Attempts(id), &self.attempts[&id]);
         }
@@ -110,11 +139,13 @@ impl Execution {
             ..before
         };
         commit.set_state(&self.namespace, before.alarm_at_ms, &self.state);
+        self.post(&mut commit, revision);
         if before.status != status {
             commit.set_index(&self.namespace, &self.origin, &self.state);
         }
-        if runs(before.status) != runs(status) {
-            let runnable = runs(status).then_some(Runnable { activations: 0 });
+        // A message may have made it runnable while it rested, and it can end without having run in between.
+        if runs(before.status) != runs(status) || status.is_terminal() {
+            let runnable = runs(status).then(|| Runnable::new(self.origin.workflow.as_str(), 0));
             commit.set_runnable(&self.namespace, runnable.as_ref());
         }
         commit
@@ -123,5 +154,5 @@ impl Execution {
 
 /// Whether an instance with this status has to run after a restart.
 fn runs(status: Status) -> bool {
-    matches!(status, Status::Pending | Status::Running)
+    matches!(status, Status::Pending | Status::Running | Status::Compensating)
 }

@@ -69,37 +69,64 @@ impl Journal {
             self.now_ms = self.now_ms.max(completed.at_ms);
         }
         let outcome = Outcome::Entry(entry.kind.clone());
-        match (&entry.kind, self.ops.get_mut(location)) {
-            (EntryKind::Cancel { .. } | EntryKind::Deadline, _) => self.end(location),
-            (_, Some(op)) => self.waiting -= usize::from(deliver(op, outcome)),
-            (_, None) => self.diverge_unasked(location),
+        let ends = match &entry.kind {
+            EntryKind::Cancel { reason } => return self.end(Failure::cancelled(reason)),
+            EntryKind::Deadline => return self.end(Failure::deadline()),
+            EntryKind::Child(child) => child.cascades(),
+            _ => None,
+        };
+        match self.ops.get_mut(location) {
+            Some(op) => {
+                let waited = deliver(op, outcome);
+                self.waiting -= usize::from(waited);
+                if let (true, Some(failure)) = (waited, ends) {
+                    self.end(failure.at(self.names.path(location)));
+                }
+            }
+            None => self.diverge_unasked(location),
         }
     }
 
+    /// An operation ends when its turn comes.
+    pub(super) fn end_soon(&mut self, location: &Location) {
+        self.ending.insert((self.names.path(location), location.clone()));
+    }
+
     /// Everything outside a shield ends.
-    fn end(&mut self, location: &Location) {
-        let failure = match &self.entries[location].kind {
-            EntryKind::Cancel { reason } => Failure::cancelled(reason),
-            _ => Failure::deadline(),
-        };
+    fn end(&mut self, failure: Failure) {
+        // The first of a cancellation, a deadline and a child that takes its parent along is what ends it.
+        if self.ended.is_some() {
+            return;
+        }
         let ends = |op: &Op| !op.shielded && matches!(op.progress, Progress::Waiting(_));
         let waiting = self.ops.iter().filter(|(_, op)| ends(op));
-        self.ending.extend(waiting.map(|(at, _)| at.clone()));
+        let waiting: Vec<_> = waiting.map(|(at, _)| at.clone()).collect();
+        for at in waiting {
+            self.end_soon(&at);
+        }
         let ops = &self.ops;
         self.fresh.retain(|(at, _)| ops.get(at).is_none_or(|op| op.shielded));
         self.ended = Some(failure);
     }
 
+    /// Whether replay can tell this moment from every other one by how many completions it has seen.
+    pub(crate) fn is_told_by_place(&self) -> bool {
+        self.ended_at != Some(self.seen)
+    }
+
     /// Ends the next operation that is about to end, in the order of their paths. Tells whether there was one.
     fn end_next(&mut self) -> bool {
-        let next = (0..self.ending.len()).min_by_key(|at| self.names.path(&self.ending[*at]));
-        let (Some(next), Some(failure)) = (next, &self.ended) else {
+        let Some(failure) = &self.ended else {
             return false;
         };
-        let location = self.ending.swap_remove(next);
+        let Some((_, location)) = self.ending.pop_first() else {
+            return false;
+        };
         let outcome = Outcome::Ended(failure.clone());
+        self.ended_at = Some(self.seen);
         if self.ops.get_mut(&location).is_some_and(|op| deliver(op, outcome)) {
             self.waiting -= 1;
+            self.close_child(&location);
             self.dropped.push(location);
         }
         true

@@ -1,28 +1,50 @@
 //! What is recorded: changing it, leaving parts of it behind, and removing them.
 
+use std::collections::btree_map;
+
 use crate::engine::error::Misuse;
 use crate::engine::journal::delivery::deliver;
 use crate::engine::journal::{Journal, Op, Outcome, Progress};
+use crate::engine::witness::CallSite;
 use crate::location::{Location, Segment};
 use crate::storage::record::{Completed, Entry, EntryKind};
 
 impl Journal {
-    /// Records how an operation stands that the code has asked for.
+    /// Records how an operation stands that the code has asked for. It is stored at once.
     pub(crate) fn record(&mut self, location: &Location, kind: EntryKind, completed: Option<Completed>) {
-        let id = self.entries.get(location).map_or_else(
-            || {
-                self.last_id += 1;
-                self.last_id
-            },
-            |entry| entry.id,
-        );
-        self.entries.insert(location.clone(), Entry { id, completed, kind });
-        self.dirty.push(location.clone());
+        self.put(location, kind, completed);
+        self.urgent = true;
     }
 
-    /// Records an entry that nothing waits for: a version, a loop, a join. It is written with the next commit.
+    /// Records an entry that nothing waits for and that the code would come to again by itself: a loop, a join. It is
+    /// stored along with the next commit, and costs none of its own.
     pub(crate) fn note(&mut self, location: &Location, kind: EntryKind) {
-        self.record(location, kind, None);
+        if self.entries.contains_key(location) || self.has_room() {
+            self.put(location, kind, None);
+        }
+    }
+
+    /// Records a completion that is stored along with the next commit.
+    pub(crate) fn note_completed(&mut self, location: &Location, kind: EntryKind, completed: Completed) {
+        self.put(location, kind, Some(completed));
+    }
+
+    fn put(&mut self, location: &Location, kind: EntryKind, completed: Option<Completed>) {
+        self.bytes += kind.bytes() as u64;
+        match self.entries.entry(location.clone()) {
+            btree_map::Entry::Occupied(mut entry) => {
+                let entry = entry.get_mut();
+                self.bytes = self.bytes.saturating_sub(entry.kind.bytes() as u64);
+                entry.completed = completed;
+                entry.kind = kind;
+            }
+            btree_map::Entry::Vacant(vacant) => {
+                self.last_id += 1;
+                let id = self.last_id;
+                vacant.insert(Entry { id, completed, kind });
+            }
+        }
+        self.dirty.push(location.clone());
     }
 
     /// Entries in all.
@@ -46,11 +68,21 @@ impl Journal {
         dirty.into_iter().filter_map(found).collect()
     }
 
+    /// The run is over: nothing of it is recorded any more.
+    pub(crate) fn forget_history(&mut self) {
+        self.entries.clear();
+        self.settled.clear();
+        self.dirty.clear();
+        self.trimmed.clear();
+        self.forgotten.clear();
+        self.is_over = true;
+    }
+
     /// Accounts for what is recorded at and below a name and whose code is gone.
     ///
     /// Waits for messages have numbered places. If nothing is recorded at the name itself, the next of these is
     /// stepped over, recorded or not: so an instance that never had it counts as one that did.
-    pub(crate) fn remove(&mut self, scope: &Location, name: &str) -> Result<(), Misuse> {
+    pub(crate) fn remove(&mut self, scope: &Location, name: &str, call_site: CallSite) -> Result<(), Misuse> {
         let location = self.locate(scope, name)?;
         self.refuse_second(&location, "removed")?;
         let named = self.entries.range(location.clone()..).next();
@@ -67,17 +99,18 @@ impl Journal {
                 kind,
                 shielded,
                 progress,
+                call_site,
             },
         );
         Ok(())
     }
 
-    /// Leaves the iterations of a loop behind that come before `end`.
-    pub(crate) fn leave_iterations(&mut self, loop_at: &Location, name: u32, end: u64) {
+    /// Leaves the iterations of a loop behind that come before `end`, but for one that is gone through again.
+    pub(crate) fn leave_iterations(&mut self, loop_at: &Location, name: u32, end: u64, except: Option<u64>) {
         let depth = loop_at.segments().len();
         let over = |at: &&Location| {
             let segment = at.segments().get(depth);
-            matches!(segment, Some(Segment::Iteration { name: of, number }) if *of == name && *number < end)
+            matches!(segment, Some(Segment::Iteration { name: of, number }) if *of == name && *number < end && except != Some(*number))
         };
         let below = self.entries.range(loop_at.clone()..).map(|(at, _)| at);
         let gone = below.take_while(|at| at.is_at_or_below(loop_at)).filter(over);
@@ -95,8 +128,10 @@ impl Journal {
             .cloned()
             .collect();
         for at in gone {
-            let entry = self.settled.remove(&at);
-            self.forgotten.extend(entry.map(|entry| entry.id));
+            if let Some(entry) = self.settled.remove(&at) {
+                self.bytes = self.bytes.saturating_sub(entry.kind.bytes() as u64);
+                self.forgotten.push(entry.id);
+            }
         }
         self.trimmed.push(location.clone());
     }
@@ -119,6 +154,7 @@ impl Journal {
                 self.waiting -= 1;
                 self.fresh.retain(|(asked, _)| *asked != at);
                 self.dropped.push(at.clone());
+                self.close_child(&at);
             }
             // With its operation gone the entry would count as unasked, so it goes first.
             if let Some(entry) = self.entries.remove(&at) {
@@ -131,6 +167,7 @@ impl Journal {
         for at in counted {
             self.counters.remove(&at);
         }
+        self.forget_loops(location);
         let left = self.left.range(location.clone()..).map(|(at, _)| at);
         let left: Vec<_> = left.take_while(|at| at.is_at_or_below(location)).cloned().collect();
         for at in left {
@@ -149,6 +186,8 @@ impl Journal {
     fn put_away(&mut self, gone: Vec<Location>) {
         for at in gone {
             self.unasked -= usize::from(!self.is_known(&at));
+            // Nobody can hold it any more: a crash has come between the dropping and the closing.
+            self.close_child(&at);
             if let Some(entry) = self.entries.remove(&at) {
                 self.settled.insert(at, entry);
             }

@@ -1,6 +1,7 @@
 //! `ctx.run`: a step that is a function of its own, with a name, options and a stored input.
 
 use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,6 +10,7 @@ use crate::engine::attempt::Attempt;
 use crate::engine::context::Ctx;
 use crate::engine::error::{Result, WorkflowError};
 use crate::engine::request::Work;
+use crate::engine::scope::Facts;
 use crate::engine::verbs::step::Step;
 use crate::storage::payload::{Codecs, Payload, PayloadError};
 
@@ -55,6 +57,28 @@ pub trait Activity: Send + Sync + 'static {
         Self: Sized;
 }
 
+/// Whatever stands for an activity: a value of a type that is one (`Charge`), or the function that
+/// [`#[activity]`](macro@crate::activity) leaves under the name of what was written (`charge`).
+///
+/// `As` tells the two apart and is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an activity",
+    label = "not an activity",
+    note = "put `#[activity]` on the `async fn`, or implement `Activity` for a type and pass a value of it"
+)]
+pub trait IntoActivity<As> {
+    /// The activity.
+    type Activity: Activity;
+}
+
+impl<A: Activity> IntoActivity<A> for A {
+    type Activity = A;
+}
+
+impl<A: Activity, F: FnOnce() -> A> IntoActivity<fn() -> A> for F {
+    type Activity = A;
+}
+
 impl<W> Ctx<W> {
     /// Runs an activity, once: it is a [step](Ctx::step) whose name, work and options come from the activity.
     ///
@@ -73,8 +97,13 @@ impl<W> Ctx<W> {
     /// let tip = ctx.run(charge, 2).named("charge the tip").retries(1).await?;
     /// # ok(first + &tip) }
     /// ```
-    pub fn run<A: Activity>(&self, _activity: A, input: A::Input) -> Step<A::Output> {
-        let work = attempts_at::<A>(input, self.scope().codecs().clone());
+    #[track_caller]
+    pub fn run<A: Activity, As>(
+        &self,
+        _activity: impl IntoActivity<As, Activity = A>,
+        input: A::Input,
+    ) -> Step<A::Output> {
+        let work = attempts_at::<A>(input, self.scope().shared_facts());
         A::options(Step::new(self.scope(), A::NAME, work))
     }
 }
@@ -98,15 +127,22 @@ impl<T: Serialize> Input<T> {
     }
 }
 
-fn attempts_at<A: Activity>(input: A::Input, codecs: Codecs) -> Work {
-    let mut input = Input::Given(input);
-    Box::new(move |attempt| {
-        let packed = input.packed(&codecs);
-        let codecs = codecs.clone();
+fn attempts_at<A: Activity>(input: A::Input, facts: Arc<Facts>) -> Work {
+    let input = Arc::new(Mutex::new(Input::Given(input)));
+    let (shown, codecs) = (Arc::clone(&input), facts.codecs.clone());
+    let packed = |input: &Mutex<Input<A::Input>>, codecs: &Codecs| {
+        let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+        input.packed(codecs)
+    };
+    let work = Work::new(move |attempt| {
+        let packed = packed(&input, &facts.codecs);
+        let facts = Arc::clone(&facts);
         Box::pin(async move {
-            let input = codecs.unpack(&packed?)?;
+            let input = facts.codecs.unpack(&packed?)?;
             let output = A::run(attempt, input).await.map_err(WorkflowError::into_failure)?;
-            Ok(codecs.pack(&output)?)
+            facts.pack(&output)
         })
-    })
+    });
+    work.of_activity(A::NAME)
+        .called_with(move || packed(&shown, &codecs).ok())
 }

@@ -1,12 +1,20 @@
 //! `ctx.join`: named branches that all run to their end.
 
+use std::collections::HashSet;
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::engine::context::Ctx;
 use crate::engine::error::{Result, WorkflowError};
+use crate::engine::journal::Whole;
 use crate::engine::scope::Scope;
+use crate::engine::witness::CallSite;
 use crate::location::Location;
 use crate::storage::record::{BranchStatus, EntryKind, Failure, FailureKind};
+
+/// Branches of a join up to which the end of each is stored along with what ended it.
+const EACH_STORED_MAX: usize = 64;
 
 /// A named part of a join or a race.
 #[derive(Debug)]
@@ -41,25 +49,31 @@ pub trait Branches<W> {
 pub struct JoinScope {
     scope: Scope,
     location: Location,
+    /// Branches that have not ended.
+    running: Arc<AtomicUsize>,
 }
 
 impl JoinScope {
-    fn begin(scope: &Scope, name: &str) -> std::result::Result<Self, Failure> {
+    fn begin(scope: &Scope, name: &str, call_site: CallSite) -> std::result::Result<Self, Failure> {
         let mut journal = scope.journal().lock();
         let location = journal.locate(scope.location(), name)?;
-        journal.know(&location, "join")?;
+        journal.know(&location, "join", call_site)?;
         Ok(Self {
             scope: scope.clone(),
             location,
+            running: Arc::new(AtomicUsize::new(0)),
         })
     }
 
     fn declare(&self, names: &[&str]) -> std::result::Result<Vec<Scope>, Failure> {
+        self.running.store(names.len(), Ordering::Relaxed);
         let mut journal = self.scope.journal().lock();
+        journal.bounds.check_scope(names.len() as u64)?;
         let mut scopes = Vec::with_capacity(names.len());
+        let mut known = HashSet::with_capacity(names.len());
         for name in names {
             let location = journal.locate(&self.location, name)?;
-            if scopes.iter().any(|scope: &Scope| *scope.location() == location) {
+            if !known.insert(*name) {
                 return Err(Failure::new(
                     FailureKind::Misuse,
                     format!("two branches have the name `{name}`"),
@@ -90,15 +104,20 @@ impl JoinScope {
         } else {
             BranchStatus::Failed
         };
+        let running = self.running.fetch_sub(1, Ordering::Relaxed);
         let mut journal = self.scope.journal().lock();
-        let entry = journal.entries.get(&self.location).map(|entry| entry.kind.clone());
-        let Some(EntryKind::Join { mut branches }) = entry else {
+        let entry = journal.entries.get_mut(&self.location);
+        let Some(EntryKind::Join { branches }) = entry.map(|entry| &mut entry.kind) else {
             return;
         };
+        let many = branches.len() > EACH_STORED_MAX;
         match branches.get_mut(index) {
             Some((_, before @ (BranchStatus::Pending | BranchStatus::Running))) => {
                 *before = status;
-                journal.note(&self.location, EntryKind::Join { branches });
+                // The whole list is stored each time, so a long one is not stored for each of its branches.
+                if !many || running == 1 {
+                    journal.dirty.push(self.location.clone());
+                }
             }
             Some((name, before)) if *before != status => {
                 let asked = format!("join whose branch `{name}` ended as {status:?}").to_lowercase();
@@ -114,10 +133,8 @@ impl JoinScope {
 
     fn failed(&self, branches: Vec<(String, Failure)>) -> Failure {
         let message = format!("{} of the branches failed", branches.len());
-        Failure {
-            branches,
-            ..Failure::new(FailureKind::Branches, message).at(self.path())
-        }
+        let failure = Failure::new(FailureKind::Branches, message).at(self.path());
+        failure.in_branches(branches)
     }
 
     async fn watch<T>(&self, index: usize, body: impl Future<Output = Result<T>>) -> Result<T> {
@@ -142,8 +159,20 @@ impl<W: 'static> Ctx<W> {
     ///     .await?;
     /// # ok(user + posts) }
     /// ```
-    pub async fn join<B: Branches<W>>(&self, name: &str, branches: B) -> std::result::Result<B::Output, Failure> {
-        branches.run(JoinScope::begin(self.scope(), name)?).await
+    #[track_caller]
+    pub fn join<B: Branches<W>>(
+        &self,
+        name: &str,
+        branches: B,
+    ) -> impl Future<Output = std::result::Result<B::Output, Failure>> {
+        let call_site = std::panic::Location::caller();
+        async move {
+            let join = JoinScope::begin(self.scope(), name, call_site)?;
+            let whole = Whole::begin(self.scope().journal(), &join.location);
+            let ended = branches.run(join).await;
+            whole.end();
+            ended
+        }
     }
 }
 

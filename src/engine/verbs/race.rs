@@ -1,13 +1,16 @@
 //! `ctx.race`: named branches of which the first to complete wins.
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Poll;
 
 use crate::engine::context::Ctx;
 use crate::engine::error::{Result, WorkflowError};
+use crate::engine::journal::Whole;
 use crate::engine::scope::Scope;
 use crate::engine::verbs::join::Branch;
+use crate::engine::witness::CallSite;
 use crate::location::Location;
 use crate::storage::record::{EntryKind, Failure, FailureKind};
 
@@ -36,51 +39,59 @@ impl<W: 'static> Ctx<W> {
     /// Runs named branches concurrently until the first completes. The others are dropped: their running steps are
     /// cancelled, their sleeps lose their alarms, their waits take no message. A branch that fails drops out; if all
     /// fail, the error has them all.
-    pub async fn race<'a, T>(
+    #[track_caller]
+    pub fn race<'a, T>(
         &self,
         name: &str,
         branches: impl Contestants<'a, W, T>,
-    ) -> std::result::Result<Winner<T>, Failure> {
-        let scope = self.scope();
-        let location = {
-            let mut journal = scope.journal().lock();
-            let location = journal.locate(scope.location(), name)?;
-            journal.know(&location, "race")?;
-            location
-        };
-        let mut running = begin(scope, &location, branches.contestants())?;
-        let mut failures = Vec::new();
-        let winner = std::future::poll_fn(|cx| {
-            let mut at = 0;
-            while at < running.len() {
-                match running[at].1.as_mut().poll(cx) {
-                    Poll::Pending => at += 1,
-                    Poll::Ready(Ok(value)) => return Poll::Ready(Some((running[at].0.clone(), value))),
-                    Poll::Ready(Err(error)) => {
-                        let (name, _) = running.remove(at);
-                        failures.push((name, WorkflowError::into_failure(error)));
-                    }
+    ) -> impl Future<Output = std::result::Result<Winner<T>, Failure>> {
+        racing(self.scope(), name, branches, std::panic::Location::caller())
+    }
+}
+
+async fn racing<'a, W: 'static, T>(
+    scope: &Scope,
+    name: &str,
+    branches: impl Contestants<'a, W, T>,
+    call_site: CallSite,
+) -> std::result::Result<Winner<T>, Failure> {
+    let location = {
+        let mut journal = scope.journal().lock();
+        let location = journal.locate(scope.location(), name)?;
+        journal.know(&location, "race", call_site)?;
+        location
+    };
+    let whole = Whole::begin(scope.journal(), &location);
+    let mut running = begin(scope, &location, branches.contestants())?;
+    let mut failures = Vec::new();
+    let winner = std::future::poll_fn(|cx| {
+        let mut at = 0;
+        while at < running.len() {
+            match running[at].1.as_mut().poll(cx) {
+                Poll::Pending => at += 1,
+                Poll::Ready(Ok(value)) => return Poll::Ready(Some((running[at].0.clone(), value))),
+                Poll::Ready(Err(error)) => {
+                    let (name, _) = running.remove(at);
+                    failures.push((name, WorkflowError::into_failure(error)));
                 }
             }
-            if running.is_empty() {
-                Poll::Ready(None)
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
-        drop(running);
-        settle(scope, &location, winner.as_ref().map(|(name, _)| name.as_str()));
-        let Some((name, value)) = winner else {
-            let path = scope.journal().lock().names.path(&location);
-            let failure = Failure::new(FailureKind::Branches, "every branch failed").at(path);
-            return Err(Failure {
-                branches: failures,
-                ..failure
-            });
-        };
-        Ok(Winner { name, value })
-    }
+        }
+        if running.is_empty() {
+            Poll::Ready(None)
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    drop(running);
+    whole.end();
+    settle(scope, &location, winner.as_ref().map(|(name, _)| name.as_str()));
+    let Some((name, value)) = winner else {
+        let path = scope.journal().lock().names.path(&location);
+        let failure = Failure::new(FailureKind::Branches, "every branch failed").at(path);
+        return Err(failure.in_branches(failures));
+    };
+    Ok(Winner { name, value })
 }
 
 fn begin<'a, W, T>(
@@ -90,9 +101,11 @@ fn begin<'a, W, T>(
 ) -> std::result::Result<Vec<(String, Running<'a, T>)>, Failure> {
     let mut scopes: Vec<Scope> = Vec::with_capacity(branches.len());
     let mut journal = scope.journal().lock();
+    journal.bounds.check_scope(branches.len() as u64)?;
+    let mut known = HashSet::with_capacity(branches.len());
     for (name, _) in &branches {
         let inside = scope.inside(journal.locate(location, name)?);
-        if scopes.iter().any(|scope| scope.location() == inside.location()) {
+        if !known.insert(name.as_str()) {
             let message = format!("two branches have the name `{name}`");
             return Err(Failure::new(FailureKind::Misuse, message));
         }
@@ -101,6 +114,7 @@ fn begin<'a, W, T>(
     if !journal.entries.contains_key(location) {
         journal.note(location, EntryKind::Race { winner: None });
     }
+    drop(known);
     drop(journal);
     let begun = branches.into_iter().zip(scopes);
     Ok(begun

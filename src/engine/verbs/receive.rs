@@ -1,68 +1,43 @@
 //! `ctx.receive` and its kin: waits for messages.
 
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
 
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::context::Ctx;
 use crate::engine::error::Misuse;
-use crate::engine::message::Message;
+use crate::engine::message::{Message, Messages};
 use crate::engine::operation::{Operation, Place};
 use crate::engine::request::{ReceiveRequest, Request, Until};
+use crate::engine::verbs::ask::Reply;
 use crate::engine::workflow::Accepts;
 use crate::storage::record::{self, EntryKind, Failure};
 
-/// What all waits for messages share.
-struct Wait {
+/// What a message becomes for the code.
+pub(crate) type Decode<T> = fn(&Operation, &record::Message) -> Result<T, Failure>;
+
+/// A wait for one message; await it.
+#[must_use = "nothing is received until it is awaited"]
+pub struct Receive<T> {
     operation: Operation,
     names: Vec<&'static str>,
     most: usize,
     until: Result<Option<Until>, InvalidDuration>,
-}
-
-impl Wait {
-    fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<Vec<record::Message>, Failure>> {
-        let request = || {
-            let until = self.until.clone().map_err(Misuse::from)?;
-            Ok(Request::Receive(ReceiveRequest {
-                names: self.names.clone(),
-                most: self.most,
-                until,
-            }))
-        };
-        let kind = ready!(self.operation.poll_with(cx, request))?;
-        let EntryKind::Receive { taken, .. } = kind else {
-            unreachable!("a wait for messages is delivered as one");
-        };
-        Poll::Ready(Ok(taken))
-    }
-
-    fn decode<M: Message>(&self, message: &record::Message) -> Result<M, Failure> {
-        let decoded = self.operation.codecs().unpack(&message.payload);
-        decoded.map_err(|error| Failure::from(error).at(self.operation.path()))
-    }
-
-    fn gave_up(&self) -> Failure {
-        Failure::timed_out("no message came in time").at(self.operation.path())
-    }
-}
-
-/// A wait for one message; await it.
-#[must_use = "nothing is received until it is awaited"]
-pub struct Receive<M> {
-    wait: Wait,
-    message: PhantomData<fn() -> M>,
+    decode: Decode<T>,
 }
 
 /// A wait for one message that gives none when the time is over; await it.
 #[must_use = "nothing is received until it is awaited"]
-pub struct Within<M>(Receive<M>);
+pub struct Within<T>(Receive<T>);
 
-/// A wait for messages of one type, at least one; await it.
+/// A wait for messages, at least one; await it.
 #[must_use = "nothing is received until it is awaited"]
-pub struct ReceiveMany<M>(Receive<M>);
+pub struct ReceiveMany<T> {
+    wait: Receive<T>,
+    or_none: bool,
+}
 
 impl<W> Ctx<W> {
     /// Waits for the next message of a type and takes it. Messages of a type are taken in the order in which they
@@ -77,82 +52,194 @@ impl<W> Ctx<W> {
     /// let approval: Approval = ctx.receive().timeout("7d").await?;
     /// # ok(()) }
     /// ```
+    #[track_caller]
     pub fn receive<M: Message>(&self) -> Receive<M>
     where
         W: Accepts<M>,
     {
-        self.waiting(1)
+        self.waiting(M::NAME, vec![M::NAME], decode_one)
+    }
+
+    /// Waits for the next message of several types, whichever came first, and takes it. The types are the variants of
+    /// an enum that derives [`Messages`](macro@crate::Messages).
+    ///
+    /// ```
+    /// # use everstep::{Accepts, Ctx, Message, Messages, Result, Workflow, ok};
+    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Approval { by: String }
+    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Refusal { why: String }
+    /// #[derive(Messages)]
+    /// enum Decision {
+    ///     Approved(Approval),
+    ///     Refused(Refusal),
+    /// }
+    ///
+    /// # async fn example<W: Accepts<Approval> + Accepts<Refusal>>(ctx: Ctx<W>) -> Result<()> {
+    /// match ctx.receive_any().timeout("7d").await? {
+    ///     Decision::Approved(approval) => println!("approved by {}", approval.by),
+    ///     Decision::Refused(refusal) => println!("refused: {}", refusal.why),
+    /// }
+    /// # ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn receive_any<M: Messages<W>>(&self) -> Receive<M> {
+        self.waiting(M::NAME, M::NAMES.to_vec(), |operation, message| {
+            let _unanswered = Reply::<()>::of(operation, message);
+            let (name, payload) = told(message);
+            let decoded = M::decode(name, &mut Decoder { operation, payload });
+            decoded.unwrap_or_else(|| unreachable!("a wait takes only what it asks for"))
+        })
     }
 
     /// Waits until there is a message of a type and takes up to `most` of them.
+    #[track_caller]
     pub fn receive_many<M: Message>(&self, most: usize) -> ReceiveMany<M>
     where
         W: Accepts<M>,
     {
-        ReceiveMany(self.waiting(most.max(1)))
+        let mut wait = self.waiting(M::NAME, vec![M::NAME], decode_one);
+        wait.most = most.max(1);
+        ReceiveMany { wait, or_none: false }
     }
 
-    fn waiting<M: Message>(&self, most: usize) -> Receive<M> {
-        let operation = Operation::new(self.scope().clone(), Place::Next(M::NAME));
+    #[track_caller]
+    pub(crate) fn waiting<T>(&self, place: &'static str, names: Vec<&'static str>, decode: Decode<T>) -> Receive<T> {
         Receive {
-            wait: Wait {
-                operation,
-                names: vec![M::NAME],
-                most,
-                until: Ok(None),
-            },
-            message: PhantomData,
+            operation: Operation::new(self.scope().clone(), Place::Next(place)),
+            names,
+            most: 1,
+            until: Ok(None),
+            decode,
         }
     }
 }
 
-impl<M: Message> Receive<M> {
+fn decode_one<M: Message>(operation: &Operation, message: &record::Message) -> Result<M, Failure> {
+    // Who receives a question as a message has nothing to answer it with.
+    let _unanswered = Reply::<()>::of(operation, message);
+    unpack(operation, told(message).1)
+}
+
+pub(crate) fn unpack<T: serde::de::DeserializeOwned>(
+    operation: &Operation,
+    payload: &crate::storage::payload::Payload,
+) -> Result<T, Failure> {
+    let decoded = operation.codecs().unpack(payload);
+    decoded.map_err(|error| Failure::from(error).at(operation.path()))
+}
+
+pub(crate) fn told(message: &record::Message) -> (&str, &crate::storage::payload::Payload) {
+    let Some(told) = message.told_or_asked() else {
+        unreachable!("only what was told or asked is taken by name");
+    };
+    told
+}
+
+/// Reads the message that came; for the derive of [`Messages`].
+#[doc(hidden)]
+pub struct Decoder<'a> {
+    operation: &'a Operation,
+    payload: &'a crate::storage::payload::Payload,
+}
+
+impl Decoder<'_> {
+    /// The message, as this type.
+    pub fn message<M: Message>(&mut self) -> Result<M, Failure> {
+        unpack(self.operation, self.payload)
+    }
+}
+
+impl<T> Receive<T> {
     /// Gives up with an error after this long. A message that is there wins over a time that is over.
     pub fn timeout(mut self, timeout: impl IntoDuration) -> Self {
-        self.wait.until = timeout.into_duration().map(|timeout| Some(Until::After(timeout)));
+        self.until = timeout.into_duration().map(|timeout| Some(Until::After(timeout)));
         self
     }
 
+    /// Gives up with an error at this time.
+    pub fn until(mut self, time: SystemTime) -> Self {
+        self.until = Until::time(time).map(Some);
+        self
+    }
+
+    /// Gives none when it gives up, instead of an error.
+    pub fn or_none(self) -> Within<T> {
+        Within(self)
+    }
+
     /// Gives none after this long.
-    pub fn within(self, timeout: impl IntoDuration) -> Within<M> {
-        Within(self.timeout(timeout))
+    pub fn within(self, timeout: impl IntoDuration) -> Within<T> {
+        self.timeout(timeout).or_none()
+    }
+
+    fn poll_taken(&mut self, cx: &Context<'_>) -> Poll<Result<Vec<T>, Failure>> {
+        let (names, most, until) = (&self.names, self.most, &self.until);
+        let request = || {
+            let until = until.clone().map_err(Misuse::from)?;
+            Ok(Request::Receive(ReceiveRequest {
+                names: names.clone(),
+                most,
+                until,
+            }))
+        };
+        let kind = ready!(self.operation.poll_with(cx, request))?;
+        let EntryKind::Receive { taken, .. } = kind else {
+            unreachable!("a wait for messages is delivered as one");
+        };
+        let decoded = taken.iter().map(|message| (self.decode)(&self.operation, message));
+        Poll::Ready(decoded.collect())
+    }
+
+    fn gave_up(&self) -> Failure {
+        Failure::timed_out("no message came in time").at(self.operation.path())
     }
 }
 
-impl<M: Message> ReceiveMany<M> {
+impl<T> ReceiveMany<T> {
     /// Gives up with an error after this long.
-    pub fn timeout(self, timeout: impl IntoDuration) -> Self {
-        Self(self.0.timeout(timeout))
+    pub fn timeout(mut self, timeout: impl IntoDuration) -> Self {
+        self.wait = self.wait.timeout(timeout);
+        self
+    }
+
+    /// Gives up with an error at this time.
+    pub fn until(mut self, time: SystemTime) -> Self {
+        self.wait = self.wait.until(time);
+        self
+    }
+
+    /// Gives none after this long: an empty vector.
+    pub fn within(mut self, timeout: impl IntoDuration) -> Self {
+        self.or_none = true;
+        self.timeout(timeout)
     }
 }
 
-impl<M: Message> Future for Receive<M> {
-    type Output = Result<M, Failure>;
+impl<T> Future for Receive<T> {
+    type Output = Result<T, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let taken = ready!(self.wait.poll(cx))?;
-        let first = taken.first().map(|message| self.wait.decode(message));
-        Poll::Ready(first.unwrap_or_else(|| Err(self.wait.gave_up())))
+        let taken = ready!(self.poll_taken(cx))?;
+        Poll::Ready(taken.into_iter().next().ok_or_else(|| self.gave_up()))
     }
 }
 
-impl<M: Message> Future for Within<M> {
-    type Output = Result<Option<M>, Failure>;
+impl<T> Future for Within<T> {
+    type Output = Result<Option<T>, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let taken = ready!(self.0.wait.poll(cx))?;
-        Poll::Ready(taken.first().map(|message| self.0.wait.decode(message)).transpose())
+        let taken = ready!(self.0.poll_taken(cx))?;
+        Poll::Ready(Ok(taken.into_iter().next()))
     }
 }
 
-impl<M: Message> Future for ReceiveMany<M> {
-    type Output = Result<Vec<M>, Failure>;
+impl<T> Future for ReceiveMany<T> {
+    type Output = Result<Vec<T>, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let taken = ready!(self.0.wait.poll(cx))?;
-        if taken.is_empty() {
-            return Poll::Ready(Err(self.0.wait.gave_up()));
+        let taken = ready!(self.wait.poll_taken(cx))?;
+        if taken.is_empty() && !self.or_none {
+            return Poll::Ready(Err(self.wait.gave_up()));
         }
-        Poll::Ready(taken.iter().map(|message| self.0.wait.decode(message)).collect())
+        Poll::Ready(Ok(taken))
     }
 }

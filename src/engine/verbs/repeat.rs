@@ -12,12 +12,14 @@ use std::task::Poll;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::clock::Millis;
 use crate::engine::context::Ctx;
 use crate::engine::error::{Misuse, Result};
-use crate::engine::journal::SharedJournal;
-use crate::location::{Location, Segment};
+use crate::engine::journal::{SharedJournal, Whole};
+use crate::engine::witness::CallSite;
+use crate::location::{Location, Segment, TooDeep};
 use crate::storage::payload::Payload;
-use crate::storage::record::{EntryKind, LoopState};
+use crate::storage::record::{EntryKind, LoopState, Retained};
 
 /// How an iteration ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,7 @@ pub struct Repeat<'a, W, S, T, F> {
     commit_interval: u64,
     history_every: u64,
     history_keep: u64,
+    call_site: CallSite,
     output: PhantomData<fn() -> &'a T>,
 }
 
@@ -55,6 +58,7 @@ impl<W: 'static> Ctx<W> {
     ///     .await?;
     /// # ok(total) }
     /// ```
+    #[track_caller]
     pub fn repeat<'a, S, T, F, Fut>(&self, name: &str, state: S, body: F) -> Repeat<'a, W, S, T, F>
     where
         S: Serialize + DeserializeOwned + Send + 'a,
@@ -70,6 +74,7 @@ impl<W: 'static> Ctx<W> {
             commit_interval: 20,
             history_every: 20,
             history_keep: 20,
+            call_site: std::panic::Location::caller(),
             output: PhantomData,
         }
     }
@@ -124,6 +129,14 @@ struct Begun {
     recorded: LoopState,
 }
 
+impl Begun {
+    /// Where an iteration is.
+    fn iteration(&self, number: u64) -> std::result::Result<Location, TooDeep> {
+        let name = self.name;
+        self.location.child(Segment::Iteration { name, number })
+    }
+}
+
 impl<W: 'static, S, T, F> Repeat<'_, W, S, T, F>
 where
     S: Serialize + DeserializeOwned + Send,
@@ -134,20 +147,34 @@ where
         F: FnMut(Ctx<W>, S) -> Fut + Send,
         Fut: Future<Output = Result<Loop<S, T>>> + Send,
     {
+        let begun = self.begin(self.ctx.scope().pack(&self.state)?)?;
+        let whole = Whole::begin(self.ctx.scope().journal(), &begun.location);
+        let ended = self.go_on(begun).await;
+        whole.end();
+        ended
+    }
+
+    /// Goes on where the loop stands, to its end.
+    async fn go_on<Fut>(&mut self, mut begun: Begun) -> Result<T>
+    where
+        F: FnMut(Ctx<W>, S) -> Fut + Send,
+        Fut: Future<Output = Result<Loop<S, T>>> + Send,
+    {
         let codecs = self.ctx.scope().codecs().clone();
-        let mut begun = self.begin(codecs.pack(&self.state)?)?;
-        resume(self.ctx.scope().journal().clone(), begun.recorded.clone()).await;
+        if let Some(retained) = begun.recorded.undo.clone() {
+            self.go_through_again(&begun, retained).await?;
+        }
+        let (seen, now_ms) = (begun.recorded.seen, begun.recorded.now_ms);
+        resume(self.ctx.scope().journal().clone(), seen, now_ms).await;
         if let Some(output) = &begun.recorded.output {
             return Ok(codecs.unpack(output)?);
         }
         let mut state: S = codecs.unpack(&begun.recorded.state)?;
         let mut iteration = begun.recorded.iteration;
         loop {
-            let inside = begun.location.child(Segment::Iteration {
-                name: begun.name,
-                number: iteration,
-            })?;
+            let inside = begun.iteration(iteration)?;
             let ctx = Ctx::new(self.ctx.scope().inside(inside.clone()));
+            self.enter(&begun, iteration, self.ctx.scope().pack(&state)?);
             let next = (self.body)(ctx, state).await?;
             let mut journal = self.ctx.scope().journal().lock();
             journal.leave_iteration(&begun.location, &inside, iteration);
@@ -157,19 +184,55 @@ where
                 Loop::Continue(next) => {
                     if iteration.is_multiple_of(self.commit_interval) {
                         begun.recorded.iteration = iteration;
-                        begun.recorded.state = codecs.pack(&next)?;
+                        begun.recorded.state = self.ctx.scope().pack(&next)?;
                         self.record(&mut begun);
                     }
                     state = next;
                 }
                 Loop::Break(value) => {
                     begun.recorded.iteration = iteration;
-                    begun.recorded.output = Some(codecs.pack(&value)?);
+                    begun.recorded.output = Some(self.ctx.scope().pack(&value)?);
                     self.record(&mut begun);
                     return Ok(value);
                 }
             }
         }
+    }
+
+    /// Goes once more through the iteration that can be undone, over what is recorded of it: so that what undoes it is
+    /// known again. It ended well then, and does so now.
+    async fn go_through_again<Fut>(&mut self, begun: &Begun, retained: Retained) -> Result<()>
+    where
+        F: FnMut(Ctx<W>, S) -> Fut + Send,
+        Fut: Future<Output = Result<Loop<S, T>>> + Send,
+    {
+        let scope = self.ctx.scope().clone();
+        resume(scope.journal().clone(), retained.seen, retained.now_ms).await;
+        let inside = begun.iteration(retained.iteration)?;
+        let state: S = scope.codecs().unpack(&retained.state)?;
+        let number = retained.iteration;
+        scope.journal().lock().enter_iteration(&begun.location, retained);
+        let ended = (self.body)(Ctx::new(scope.inside(inside.clone())), state).await;
+        let mut journal = scope.journal().lock();
+        if ended.is_err() {
+            journal.diverge(&begun.location, "loop whose iteration fails");
+        }
+        journal.leave_iteration(&begun.location, &inside, number);
+        drop(journal);
+        ended.map(|_| ())
+    }
+
+    /// Remembers how an iteration begins.
+    fn enter(&self, begun: &Begun, iteration: u64, state: Payload) {
+        let mut journal = self.ctx.scope().journal().lock();
+        let (seen, now_ms) = (journal.seen, journal.now_ms);
+        let running = Retained {
+            iteration,
+            state,
+            seen,
+            now_ms,
+        };
+        journal.enter_iteration(&begun.location, running);
     }
 
     fn begin(&self, state: Payload) -> Result<Begun> {
@@ -179,7 +242,7 @@ where
             .locate(scope.location(), &self.name)
             .map_err(crate::storage::record::Failure::from)?;
         journal
-            .know(&location, "loop")
+            .know(&location, "loop", self.call_site)
             .map_err(crate::storage::record::Failure::from)?;
         let name = journal
             .names
@@ -195,6 +258,7 @@ where
                     output: None,
                     seen: journal.seen,
                     now_ms: journal.now_ms,
+                    undo: None,
                 };
                 journal.note(&location, EntryKind::Loop(recorded.clone()));
                 recorded
@@ -206,7 +270,8 @@ where
         } else {
             recorded.iteration
         };
-        journal.leave_iterations(&location, name, over);
+        let retained = recorded.undo.as_ref().map(|retained| retained.iteration);
+        journal.leave_iterations(&location, name, over, retained);
         Ok(Begun {
             location,
             name,
@@ -215,21 +280,35 @@ where
     }
 
     /// Records where the loop stands, and removes the history of iterations that are not kept.
+    ///
+    /// Not at a moment that replay could not find again: there it goes through the last iterations once more.
     fn record(&self, begun: &mut Begun) {
         let mut journal = self.ctx.scope().journal().lock();
+        if !journal.is_told_by_place() {
+            return;
+        }
+        let marked = journal.marked_iteration(&begun.location).cloned();
+        let before = std::mem::replace(&mut begun.recorded.undo, marked);
         let LoopState {
             iteration,
             kept_from,
             output,
+            undo,
             ..
         } = &begun.recorded;
+        let retained = undo.as_ref().map(|retained| retained.iteration);
+        // One that was kept for its undoing alone has no more use.
+        if let Some(before) = before.map(|before| before.iteration)
+            && before < *kept_from
+            && retained != Some(before)
+            && let Ok(old) = begun.iteration(before)
+        {
+            journal.trim(&old);
+        }
         let keep_from = iteration.saturating_sub(self.history_keep);
         if keep_from >= kept_from.saturating_add(if output.is_some() { 1 } else { self.history_every }) {
-            for number in *kept_from..keep_from {
-                if let Ok(old) = begun.location.child(Segment::Iteration {
-                    name: begun.name,
-                    number,
-                }) {
+            for number in (*kept_from..keep_from).filter(|number| retained != Some(*number)) {
+                if let Ok(old) = begun.iteration(number) {
                     journal.trim(&old);
                 }
             }
@@ -242,10 +321,10 @@ where
 }
 
 /// Waits until replay has come to where the state was recorded: what the loop does next, it did there.
-async fn resume(journal: SharedJournal, recorded: LoopState) {
+async fn resume(journal: SharedJournal, seen: u64, now_ms: Millis) {
     std::future::poll_fn(|cx| {
         let mut journal = journal.lock();
-        if journal.has_come_to(recorded.seen, recorded.now_ms, cx.waker()) {
+        if journal.has_come_to(seen, now_ms, cx.waker()) {
             Poll::Ready(())
         } else {
             Poll::Pending

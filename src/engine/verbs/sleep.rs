@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::context::Ctx;
@@ -29,20 +29,18 @@ impl<W> Ctx<W> {
     /// ctx.sleep("cooling off", "24 hours").await?;
     /// # ok(()) }
     /// ```
+    #[track_caller]
     pub fn sleep(&self, name: &str, duration: impl IntoDuration) -> Sleep {
         self.sleeping(name, duration.into_duration().map(Until::After))
     }
 
     /// Sleeps until a time. One that has passed returns at once, and is recorded.
+    #[track_caller]
     pub fn sleep_until(&self, name: &str, time: SystemTime) -> Sleep {
-        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let checked = since_epoch.into_duration();
-        self.sleeping(
-            name,
-            checked.map(|at| Until::At(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))),
-        )
+        self.sleeping(name, Until::time(time))
     }
 
+    #[track_caller]
     fn sleeping(&self, name: &str, until: Result<Until, InvalidDuration>) -> Sleep {
         Sleep {
             operation: Operation::new(self.scope().clone(), Place::Named(name.to_owned())),

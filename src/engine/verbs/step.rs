@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use serde::Serialize;
@@ -15,9 +16,9 @@ use crate::engine::error::{Misuse, WorkflowError};
 use crate::engine::operation::{Operation, Place};
 use crate::engine::request::{Request, StepOptions, StepRequest, Work};
 use crate::engine::retry::{Backoff, Retry};
-use crate::engine::scope::Scope;
-use crate::storage::payload::Codecs;
-use crate::storage::record::{EntryKind, Failure, FailureKind, StepOutcome};
+use crate::engine::scope::{Facts, Scope};
+use crate::engine::undo::{Undo, undo_options};
+use crate::storage::record::{Decided, EntryKind, Failure};
 
 /// The work of a step: a closure that takes nothing, or the [`Attempt`] that it is called for.
 pub trait IntoWork<T, Arguments>: Send + 'static {
@@ -49,13 +50,41 @@ where
     }
 }
 
+/// The work of a blocking step: a closure that takes nothing, or the [`Attempt`] that it is called for.
+pub trait IntoBlockingWork<T, Arguments>: Send + Sync + 'static {
+    /// Makes an attempt.
+    fn call(&self, attempt: Attempt) -> Result<T, WorkflowError>;
+}
+
+impl<T, E, F> IntoBlockingWork<T, (T, E)> for F
+where
+    F: Fn() -> Result<T, E> + Send + Sync + 'static,
+    E: Into<WorkflowError>,
+{
+    fn call(&self, _: Attempt) -> Result<T, WorkflowError> {
+        self().map_err(Into::into)
+    }
+}
+
+impl<T, E, F> IntoBlockingWork<T, (Attempt, T, E)> for F
+where
+    F: Fn(Attempt) -> Result<T, E> + Send + Sync + 'static,
+    E: Into<WorkflowError>,
+{
+    fn call(&self, attempt: Attempt) -> Result<T, WorkflowError> {
+        self(attempt).map_err(Into::into)
+    }
+}
+
 /// A step on its way; await it.
 #[must_use = "a step does nothing until it is awaited"]
 pub struct Step<T> {
     name: String,
-    operation: Operation,
+    pub(super) operation: Operation,
     work: Option<Work>,
-    options: Result<StepOptions, InvalidDuration>,
+    pub(super) options: Result<StepOptions, InvalidDuration>,
+    pub(super) undo: Option<Undo>,
+    pub(super) undo_options: StepOptions,
     result: PhantomData<fn() -> T>,
 }
 
@@ -71,37 +100,75 @@ impl<W> Ctx<W> {
     /// let sum = ctx.step("add", || async { ok(1 + 2) }).retries(5).timeout("30s").await?;
     /// # ok(sum) }
     /// ```
+    #[track_caller]
     pub fn step<T, Arguments>(&self, name: &str, work: impl IntoWork<T, Arguments>) -> Step<T>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        Step::new(self.scope(), name, erase(work, self.scope().codecs().clone()))
+        Step::new(self.scope(), name, erase(work, self.scope().shared_facts()))
+    }
+
+    /// Does a unit of work that blocks its thread: reads a file, asks a database that knows no async, computes for long.
+    /// It runs on a thread where that harms nobody. Everything else is as in [`Ctx::step`].
+    ///
+    /// A thread can't be stopped from outside. Work that takes long asks [`Attempt::is_cancelled`] now and then.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u64> {
+    /// let sum = ctx.step_blocking("sum", || ok((1..=1_000_000_u64).sum())).timeout("30s").await?;
+    /// # ok(sum) }
+    /// ```
+    #[track_caller]
+    pub fn step_blocking<T, Arguments>(&self, name: &str, work: impl IntoBlockingWork<T, Arguments>) -> Step<T>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let step = Step::new(self.scope(), name, erase_blocking(work, self.scope().shared_facts()));
+        step.option(|options| options.blocking = true)
     }
 }
 
-fn erase<T: Serialize + Send + 'static, A>(mut work: impl IntoWork<T, A>, codecs: Codecs) -> Work {
-    Box::new(move |attempt| {
+fn erase<T: Serialize + Send + 'static, A>(mut work: impl IntoWork<T, A>, facts: Arc<Facts>) -> Work {
+    Work::new(move |attempt| {
         let attempting = work.begin(attempt);
-        let codecs = codecs.clone();
+        let facts = Arc::clone(&facts);
         Box::pin(async move {
             let value = attempting.await.map_err(WorkflowError::into_failure)?;
-            Ok(codecs.pack(&value)?)
+            facts.pack(&value)
+        })
+    })
+}
+
+fn erase_blocking<T: Serialize + Send + 'static, A>(work: impl IntoBlockingWork<T, A>, facts: Arc<Facts>) -> Work {
+    let shared = Arc::new((work, facts));
+    Work::new(move |attempt| {
+        let shared = Arc::clone(&shared);
+        // Called when it is polled: an attempt that took too long may still be running beside this one.
+        Box::pin(async move {
+            let (work, facts) = &*shared;
+            let value = work.call(attempt).map_err(WorkflowError::into_failure)?;
+            facts.pack(&value)
         })
     })
 }
 
 impl<T> Step<T> {
+    #[track_caller]
     pub(super) fn new(scope: &Scope, name: &str, work: Work) -> Self {
         Self {
             name: name.to_owned(),
             operation: Operation::new(scope.clone(), Place::Named(name.to_owned())),
             work: Some(work),
             options: Ok(StepOptions::default()),
+            undo: None,
+            undo_options: undo_options(),
             result: PhantomData,
         }
     }
 
     /// Records the step under this name instead: the same activity, run twice in one scope, needs two names.
+    #[track_caller]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self.operation = Operation::new(self.operation.scope().clone(), Place::Named(name.to_owned()));
@@ -144,6 +211,26 @@ impl<T> Step<T> {
         self.duration(delay, |options, delay| options.retry.delay = delay)
     }
 
+    /// The longest wait between two attempts.
+    pub fn delay_max(self, delay_max: impl IntoDuration) -> Self {
+        self.duration(delay_max, |options, delay_max| options.retry.delay_max = delay_max)
+    }
+
+    /// Tries again only after failures of which `worth` says so.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
+    /// let found = ctx
+    ///     .step("look up", || async { ok(7) })
+    ///     .retry_if(|failure| failure.message.contains("unavailable"))
+    ///     .await?;
+    /// # ok(found) }
+    /// ```
+    pub fn retry_if(self, worth: impl Fn(&Failure) -> bool + Send + Sync + 'static) -> Self {
+        self.option(|options| options.retry.worth = Some(Arc::new(worth)))
+    }
+
     /// How waits grow.
     pub fn backoff(self, backoff: Backoff) -> Self {
         self.option(|options| options.retry.backoff = backoff)
@@ -159,6 +246,44 @@ impl<T> Step<T> {
         self.duration(timeout, |options, timeout| options.timeout = Some(timeout))
     }
 
+    /// The longest silence between two heartbeats of an attempt. One that is silent for longer is cancelled and has
+    /// failed; the next one finds what it said last ([`Attempt::progress`]).
+    pub fn heartbeat(self, silence: impl IntoDuration) -> Self {
+        self.duration(silence, |options, silence| options.heartbeat = Some(silence))
+    }
+
+    /// Goes through this queue instead of the one of the workflow: what a queue may do at once, and in a time, the
+    /// [configuration](crate::Config::queue_attempts_max) says. The time of an attempt begins when its turn has come.
+    ///
+    /// ```
+    /// # use everstep::{Config, Ctx, Result, Workflow, ok};
+    /// # use std::time::Duration;
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
+    /// let image = ctx.step("draw", || async { ok(7) }).queue("gpu").await?;
+    /// # ok(image) }
+    /// // Two at once, and at most ten a minute.
+    /// let config = Config::default().queue_attempts_max("gpu", 2).queue_rate("gpu", 10, Duration::from_secs(60));
+    /// assert!(config.check().is_ok());
+    /// ```
+    pub fn queue(self, queue: &str) -> Self {
+        self.option(|options| options.queue = Some(Arc::from(queue)))
+    }
+
+    /// Stores the result along with whatever is stored next instead of with a commit of its own. For work that costs
+    /// little and may be done again after a crash: reading, computing.
+    ///
+    /// Nothing else depends on a result that is not stored: a step that is not ephemeral waits for it.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
+    /// let rate = ctx.step("read the rate", || async { ok(3) }).ephemeral().await?;
+    /// # ok(rate) }
+    /// ```
+    pub fn ephemeral(self) -> Self {
+        self.option(|options| options.ephemeral = true)
+    }
+
     /// Makes a timeout a failure like any other: it is tried again.
     pub fn retry_on_timeout(self) -> Self {
         self.option(|options| options.retry_on_timeout = true)
@@ -170,23 +295,24 @@ impl<T: DeserializeOwned> Future for Step<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let (work, options) = (&mut this.work, &this.options);
+        let (work, options, undo) = (&mut this.work, &this.options, &mut this.undo);
         let request = || {
             let options = options.clone().map_err(Misuse::from)?;
             let work = work.take().ok_or(Misuse::OutsideWorkflow)?;
-            Ok(Request::Step(StepRequest { work, options }))
+            let undo = undo.take();
+            Ok(Request::Step(StepRequest { work, options, undo }))
         };
         let kind = ready!(this.operation.poll_with(cx, request))?;
         let EntryKind::Step(Some(outcome)) = kind else {
             unreachable!("a step is delivered complete");
         };
         Poll::Ready(match outcome {
-            StepOutcome::Completed(payload) => this
+            Decided::Completed(payload) => this
                 .operation
                 .codecs()
                 .unpack(&payload)
                 .map_err(|error| Failure::from(error).at(this.operation.path())),
-            StepOutcome::Failed(failure) => Err(failure),
+            Decided::Failed(failure) => Err(failure),
         })
     }
 }
@@ -208,29 +334,5 @@ impl<T> Drop for Step<T> {
 impl<T> std::fmt::Debug for Step<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Step").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// How a step ended that was asked not to raise its failure.
-pub type TryStep<T> = Result<T, Failure>;
-
-impl<W> Ctx<W> {
-    /// Does a unit of work and returns its failure as a value instead of an error. Misuse, cancellation and a failure
-    /// that asks for a rollback are raised all the same.
-    pub async fn try_step<T, Arguments>(
-        &self,
-        name: &str,
-        work: impl IntoWork<T, Arguments>,
-    ) -> Result<TryStep<T>, Failure>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        match self.step(name, work).await {
-            Ok(value) => Ok(Ok(value)),
-            Err(failure) => match failure.kind {
-                FailureKind::Critical | FailureKind::Exhausted | FailureKind::TimedOut => Ok(Err(failure)),
-                _ => Err(failure),
-            },
-        }
     }
 }

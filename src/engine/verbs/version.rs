@@ -11,7 +11,9 @@ impl<W> Ctx<W> {
 
     /// Which version of a change this instance follows: the latest, if it comes here for the first time, and from
     /// then on always the same; 1, if it had passed this place before the change existed.
+    #[track_caller]
     pub fn version(&self, change: &str, latest: u32) -> Result<u32, Failure> {
+        let call_site = std::panic::Location::caller();
         let mut journal = self.scope().journal().lock();
         let location = journal.locate(self.scope().location(), change)?;
         // Asked before the gate itself becomes known: is there anything in the past that the code has yet to reach?
@@ -19,19 +21,19 @@ impl<W> Ctx<W> {
         let caught_up = journal.caught_up();
         match recorded {
             Some(EntryKind::Version { version }) => {
-                journal.know(&location, "version")?;
+                journal.know(&location, "version", call_site)?;
                 Ok(version)
             }
             Some(_) => {
-                journal.know(&location, "version")?;
+                journal.know(&location, "version", call_site)?;
                 Ok(1)
             }
             None if !caught_up => {
-                journal.know(&location, "version")?;
+                journal.know(&location, "version", call_site)?;
                 Ok(1)
             }
             None => {
-                journal.know(&location, "version")?;
+                journal.know(&location, "version", call_site)?;
                 journal.note(&location, EntryKind::Version { version: latest });
                 journal.observed_undurable = true;
                 Ok(latest)
@@ -49,14 +51,17 @@ impl<W> Ctx<W> {
     /// }
     /// # ok(()) }
     /// ```
+    #[track_caller]
     pub fn patched(&self, change: &str) -> Result<bool, Failure> {
         Ok(self.version(change, 2)? > 1)
     }
 
     /// Accounts for an operation whose code is gone: history may have it here, whatever it was, with all that was
     /// inside it. A wait for a message goes by the name of the message.
+    #[track_caller]
     pub fn removed(&self, name: &str) -> Result<(), Failure> {
+        let call_site = std::panic::Location::caller();
         let mut journal = self.scope().journal().lock();
-        Ok(journal.remove(self.scope().location(), name)?)
+        Ok(journal.remove(self.scope().location(), name, call_site)?)
     }
 }

@@ -53,6 +53,16 @@ fn golden_bytes() {
         (Key::Index(Shard(7), 0, name("é")), "150715031402c3a900"),
         (Key::Dedup(Shard(7), name("a"), name("m")), "15071504026100026d00"),
         (Key::Runnable(Shard(7), name("a")), "15071505026100"),
+        (instance(Local::Emitted(9)), "1507150102610015061509"),
+        (instance(Local::Published(name("p"))), "15071501026100 1507 027000"),
+        (instance(Local::Answer(name("m"))), "15071501026100 1508 026d00"),
+        (Key::Outbox(Shard(7), name("a"), 3, 0), "15071506026100 1503 14"),
+        (Key::Dead(Shard(7), 256, name("m")), "15071507160100026d00"),
+        (Key::Tombstone(Shard(7), name("a")), "15071508026100"),
+        (
+            Key::Gate(Shard(7), name("k"), Arrival { epoch: 1, number: 2 }, name("a")),
+            "1507 150e 026b00 1501 1502 026100",
+        ),
     ];
     for (key, golden) in cases {
         let golden = golden.replace(' ', "");
@@ -133,6 +143,9 @@ fn arb_local() -> impl Strategy<Value = Local<'static>> {
         (arb_number(), arb_number()).prop_map(|(epoch, number)| Local::Inbox(Arrival { epoch, number })),
         prop::sample::select(&Meta::ALL[..]).prop_map(Local::Meta),
         arb_number().prop_map(Local::Attempts),
+        arb_number().prop_map(Local::Emitted),
+        arb_id().prop_map(|name| Local::Published(name.into())),
+        arb_id().prop_map(|message| Local::Answer(message.into())),
     ]
 }
 
@@ -146,6 +159,17 @@ fn arb_key() -> impl Strategy<Value = Key<'static>> {
         (shard(), arb_number(), arb_id()).prop_map(|(shard, at, id)| Key::Index(shard, at, id.into())),
         (shard(), arb_id(), arb_id()).prop_map(|(shard, id, message)| Key::Dedup(shard, id.into(), message.into())),
         (shard(), arb_id()).prop_map(|(shard, id)| Key::Runnable(shard, id.into())),
+        (shard(), arb_id(), arb_number(), any::<u32>()).prop_map(|(shard, id, revision, index)| Key::Outbox(
+            shard,
+            id.into(),
+            revision,
+            index
+        )),
+        (shard(), arb_number(), arb_id()).prop_map(|(shard, at, id)| Key::Dead(shard, at, id.into())),
+        (shard(), arb_id()).prop_map(|(shard, id)| Key::Tombstone(shard, id.into())),
+        (shard(), arb_id(), arb_number(), arb_number(), arb_id()).prop_map(|(shard, gate, epoch, number, id)| {
+            Key::Gate(shard, gate.into(), Arrival { epoch, number }, id.into())
+        }),
     ]
 }
 

@@ -134,7 +134,11 @@ impl<'a> Lines<'a> {
         let state: State = read(snapshot, &state_key)?.ok_or_else(|| lost("state"))?;
         let origin: Origin = read(snapshot, &meta(shard, id, Meta::Origin))?.ok_or_else(|| lost("origin"))?;
         let state_key = state_key.pack();
-        for range in [key::namespace(shard, id), key::dedup_of(shard, id)] {
+        for range in [
+            key::namespace(shard, id),
+            key::dedup_of(shard, id),
+            key::outbox_of(shard, id),
+        ] {
             let mut walk = Walk::new(snapshot, key::below(&range));
             while let Some(row) = walk.next()? {
                 if row.key != state_key {

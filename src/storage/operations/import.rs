@@ -32,7 +32,7 @@ use crate::storage::operations::reader::{Lines, bad};
 use crate::storage::operations::schema::schema;
 use crate::storage::operations::walk::{Look, Row, first_key, look};
 use crate::storage::operations::writer::{Slices, of_instances};
-use crate::storage::record::{Importing, Origin, Seen, State};
+use crate::storage::record::{Flow, Gate, Importing, Origin, Outgoing, Parcel, Runnable, Seen, Stand, State};
 use crate::storage::store::{Parts, Store, shard_of};
 use crate::storage::value::{self, Envelope};
 
@@ -161,7 +161,8 @@ fn remove(parts: &mut Parts, id: &str) -> Result<()> {
     batch.delete(&meta(Meta::State).pack());
     parts.commit(shard, batch)?;
     parts.clear(shard, key::below(&key::namespace(shard, id)))?;
-    parts.clear(shard, key::below(&key::dedup_of(shard, id)))
+    parts.clear(shard, key::below(&key::dedup_of(shard, id)))?;
+    parts.clear(shard, key::below(&key::outbox_of(shard, id)))
 }
 
 /// The instance whose rows are being read.
@@ -173,6 +174,8 @@ struct Current {
     state: Option<State>,
     origin: Option<Origin>,
     input: bool,
+    /// Whether it has to pass a gate. Gates are not exported: it comes to that of this store.
+    gated: bool,
 }
 
 struct Import<'a> {
@@ -210,7 +213,7 @@ impl Import<'_> {
         let Some(key) = line.key.in_shard(shard) else {
             return bad("the location is too deep");
         };
-        let row = seal(&key, line)?;
+        let mut row = seal(&key, line)?;
         let Some(current) = &mut self.instance else {
             return bad("the row belongs to no instance");
         };
@@ -223,6 +226,16 @@ impl Import<'_> {
             Key::Instance(_, _, Local::Meta(Meta::State)) => current.state = decode(&row)?,
             Key::Instance(_, _, Local::Meta(Meta::Origin)) => current.origin = decode(&row)?,
             Key::Instance(_, _, Local::Meta(Meta::Input)) => current.input = true,
+            Key::Instance(_, _, Local::Meta(Meta::Flow)) => {
+                if let Some(flow) = decode::<Flow>(&row)? {
+                    current.gated = flow.gate.is_some();
+                    row.value = value::encode(&row.key, &outside(flow));
+                }
+            }
+            Key::Outbox(..) if is_on_its_way_to_a_gate(&row)? => {
+                self.imported.rows += 1;
+                return Ok(());
+            }
             Key::Instance(_, _, Local::Inbox(arrival)) => self.above(arrival.epoch)?,
             Key::Dedup(..) => self.above(decode::<Seen>(&row)?.map_or(0, |seen| seen.epoch))?,
             Key::Alarm(_, at, _) if current.state.as_ref().and_then(|state| state.alarm_at_ms) != Some(*at) => {
@@ -265,6 +278,7 @@ impl Import<'_> {
             state: None,
             origin: None,
             input: false,
+            gated: false,
         });
         Ok(())
     }
@@ -278,7 +292,18 @@ impl Import<'_> {
             return bad(&format!("instance {} ends without state, origin or input", current.id));
         }
         self.imported.instances += 1;
-        Ok(())
+        let Some(origin) = current.origin.filter(|_| current.gated) else {
+            return Ok(());
+        };
+        if current.state.is_some_and(|state| state.status.is_terminal()) {
+            return Ok(());
+        }
+        let shard = shard_of(current.id.as_str(), self.parts.header.shards);
+        let key = Key::Runnable(shard, current.id.as_str().into()).pack();
+        let value = value::encode(&key, &Runnable::new(origin.workflow, 0));
+        let written = self.slices.set(self.parts, shard, &Row { key, value });
+        self.engine_failed = written.is_err();
+        written
     }
 
     /// Makes everything durable, and the store whole.
@@ -292,12 +317,25 @@ impl Import<'_> {
     }
 }
 
+/// How an instance is let in that has not come to its gate.
+fn outside(flow: Flow) -> Flow {
+    let stand = Stand::Outside;
+    let gate = flow.gate.map(|gate| Gate { stand, ..gate });
+    Flow { gate, ..flow }
+}
+
+/// Whether a row of an outbox says that an instance comes to a gate: in this store it has not.
+fn is_on_its_way_to_a_gate(row: &Row) -> Result<bool> {
+    let outgoing = decode::<Outgoing>(row)?;
+    Ok(outgoing.is_some_and(|outgoing| matches!(outgoing.parcel, Parcel::Enter { .. })))
+}
+
 /// Where a key stands in an export: its rows, what it saw, and what makes it visible.
 fn rank(key: &Key<'_>) -> u8 {
     match key {
         Key::Instance(_, _, Local::Meta(Meta::State)) => 2,
-        Key::Store | Key::Position(_) | Key::Instance(..) => 0,
-        Key::Dedup(..) => 1,
+        Key::Store | Key::Position(_) | Key::Instance(..) | Key::Dead(..) | Key::Tombstone(..) | Key::Gate(..) => 0,
+        Key::Dedup(..) | Key::Outbox(..) => 1,
         Key::Alarm(..) => 3,
         Key::Index(..) => 4,
         Key::Runnable(..) => 5,

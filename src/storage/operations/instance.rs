@@ -38,7 +38,7 @@ pub(super) struct InstanceCheck {
 
 impl InstanceCheck {
     pub(super) fn begin(verifier: &mut Verifier<'_>, id: &str, key: &[u8]) -> Self {
-        if let Err(error) = InstanceId::new(id) {
+        if let Err(error) = InstanceId::internal(id) {
             verifier.find(Fault::InvalidId, Some(id), key, error.to_string());
         }
         let home = shard_of(id, verifier.shards);
@@ -95,7 +95,12 @@ impl InstanceCheck {
             Local::Meta(Meta::State) => self.state = fact(row, readable)?,
             Local::Meta(Meta::Origin) => self.origin = fact(row, readable)?,
             Local::Meta(Meta::Input) => self.input = true,
-            Local::Meta(Meta::Output | Meta::Failure) | Local::Inbox(_) | Local::Attempts(_) => {}
+            Local::Meta(Meta::Output | Meta::Failure | Meta::Hold | Meta::Flow)
+            | Local::Inbox(_)
+            | Local::Attempts(_)
+            | Local::Emitted(_)
+            | Local::Published(_)
+            | Local::Answer(_) => {}
         }
         Ok(())
     }

@@ -109,6 +109,23 @@ pub(super) enum RowKey {
     Runnable {
         instance: InstanceId,
     },
+    Emitted {
+        instance: InstanceId,
+        number: u64,
+    },
+    Published {
+        instance: InstanceId,
+        name: String,
+    },
+    Answer {
+        instance: InstanceId,
+        message: String,
+    },
+    Outbox {
+        instance: InstanceId,
+        revision: u64,
+        index: u32,
+    },
 }
 
 /// A part of a location: a name, or a name and an iteration.
@@ -128,14 +145,16 @@ pub(super) enum Fact {
     Failure,
     Origin,
     Input,
+    Hold,
+    Flow,
 }
 
 impl RowKey {
     /// The words for a key; none if it belongs to no instance, or to one with an impossible id.
     pub(super) fn of(key: &Key<'_>) -> Option<Self> {
-        let id = |id: &str| InstanceId::new(id).ok();
+        let id = |id: &str| InstanceId::internal(id).ok();
         Some(match key {
-            Key::Store | Key::Position(_) => return None,
+            Key::Store | Key::Position(_) | Key::Dead(..) | Key::Tombstone(..) | Key::Gate(..) => return None,
             Key::Instance(_, instance, local) => Self::of_local(id(instance)?, local),
             Key::Alarm(_, at_ms, instance) => Self::Alarm {
                 instance: id(instance)?,
@@ -151,6 +170,11 @@ impl RowKey {
             },
             Key::Runnable(_, instance) => Self::Runnable {
                 instance: id(instance)?,
+            },
+            Key::Outbox(_, instance, revision, index) => Self::Outbox {
+                instance: id(instance)?,
+                revision: *revision,
+                index: *index,
             },
         })
     }
@@ -178,6 +202,18 @@ impl RowKey {
                 instance,
                 entry: *entry,
             },
+            Local::Emitted(number) => Self::Emitted {
+                instance,
+                number: *number,
+            },
+            Local::Published(name) => Self::Published {
+                instance,
+                name: name.clone().into_owned(),
+            },
+            Local::Answer(message) => Self::Answer {
+                instance,
+                message: message.clone().into_owned(),
+            },
         }
     }
 
@@ -192,6 +228,10 @@ impl RowKey {
             | Self::Alarm { instance, .. }
             | Self::Index { instance, .. }
             | Self::Dedup { instance, .. }
+            | Self::Emitted { instance, .. }
+            | Self::Published { instance, .. }
+            | Self::Answer { instance, .. }
+            | Self::Outbox { instance, .. }
             | Self::Runnable { instance } => instance,
         }
     }
@@ -217,6 +257,10 @@ impl RowKey {
             Self::Index { created_at_ms, .. } => Key::Index(shard, *created_at_ms, instance()),
             Self::Dedup { message, .. } => Key::Dedup(shard, instance(), message.as_str().into()),
             Self::Runnable { .. } => Key::Runnable(shard, instance()),
+            Self::Emitted { number, .. } => local(Local::Emitted(*number)),
+            Self::Published { name, .. } => local(Local::Published(name.as_str().into())),
+            Self::Answer { message, .. } => local(Local::Answer(message.as_str().into())),
+            Self::Outbox { revision, index, .. } => Key::Outbox(shard, instance(), *revision, *index),
         })
     }
 }
@@ -247,6 +291,8 @@ impl From<Meta> for Fact {
             Meta::Failure => Self::Failure,
             Meta::Origin => Self::Origin,
             Meta::Input => Self::Input,
+            Meta::Hold => Self::Hold,
+            Meta::Flow => Self::Flow,
         }
     }
 }
@@ -259,6 +305,8 @@ impl From<Fact> for Meta {
             Fact::Failure => Self::Failure,
             Fact::Origin => Self::Origin,
             Fact::Input => Self::Input,
+            Fact::Hold => Self::Hold,
+            Fact::Flow => Self::Flow,
         }
     }
 }

@@ -60,7 +60,7 @@ impl Store {
         let mut changes = Vec::new();
         let mut instances = Instances::new(snapshot, shard);
         while let Some(id) = instances.next()? {
-            let Ok(instance) = InstanceId::new(id) else {
+            let Ok(instance) = InstanceId::internal(id) else {
                 rebuilt.skipped += 1;
                 continue;
             };
@@ -80,7 +80,7 @@ impl Store {
             let Ok(Key::Index(_, at, id)) = Key::unpack(&row.key) else {
                 continue;
             };
-            let Ok(instance) = InstanceId::new(id) else {
+            let Ok(instance) = InstanceId::internal(id) else {
                 // No commit can name it, so none can compete.
                 let mut commit = Commit::new(shard);
                 commit.delete_raw(&row.key);

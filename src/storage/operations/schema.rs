@@ -2,8 +2,8 @@
 
 use crate::storage::key::{Key, Local, Meta};
 use crate::storage::record::{
-    Alarm, Attempts, Entry, Failure, Held, IndexRow, Input, Message, Name, Origin, Output, Runnable, Seen, State,
-    StoreHeader,
+    Alarm, Answer, AtGate, Attempts, DeadLetter, Emitted, Entry, Failure, Flow, Held, Hold, IndexRow, Input, Message,
+    Name, Origin, Outgoing, Output, Published, Runnable, Seen, State, StoreHeader, Tombstone,
 };
 use crate::storage::value::{self, DecodeError, Record};
 
@@ -40,6 +40,10 @@ pub(super) fn schema(key: &Key<'_>) -> Schema {
         Key::Index(..) => Schema::of::<IndexRow>(),
         Key::Dedup(..) => Schema::of::<Seen>(),
         Key::Runnable(..) => Schema::of::<Runnable>(),
+        Key::Outbox(..) => Schema::of::<Outgoing>(),
+        Key::Dead(..) => Schema::of::<DeadLetter>(),
+        Key::Tombstone(..) => Schema::of::<Tombstone>(),
+        Key::Gate(..) => Schema::of::<AtGate>(),
     }
 }
 
@@ -53,6 +57,11 @@ fn local_schema(local: &Local<'_>) -> Schema {
         Local::Meta(Meta::Failure) => Schema::of::<Failure>(),
         Local::Meta(Meta::Origin) => Schema::of::<Origin>(),
         Local::Meta(Meta::Input) => Schema::of::<Input>(),
+        Local::Meta(Meta::Hold) => Schema::of::<Hold>(),
+        Local::Meta(Meta::Flow) => Schema::of::<Flow>(),
         Local::Attempts(_) => Schema::of::<Attempts>(),
+        Local::Emitted(_) => Schema::of::<Emitted>(),
+        Local::Published(_) => Schema::of::<Published>(),
+        Local::Answer(_) => Schema::of::<Answer>(),
     }
 }

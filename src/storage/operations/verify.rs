@@ -256,11 +256,14 @@ impl Verifier<'_> {
 /// Whose row a key is.
 fn owner<'a>(key: &'a Key<'_>) -> Option<&'a str> {
     match key {
-        Key::Store | Key::Position(_) => None,
+        Key::Store | Key::Position(_) | Key::Dead(..) => None,
         Key::Instance(_, instance, _)
         | Key::Alarm(_, _, instance)
         | Key::Index(_, _, instance)
         | Key::Dedup(_, instance, _)
-        | Key::Runnable(_, instance) => Some(instance),
+        | Key::Runnable(_, instance)
+        | Key::Outbox(_, instance, ..)
+        | Key::Tombstone(_, instance)
+        | Key::Gate(.., instance) => Some(instance),
     }
 }

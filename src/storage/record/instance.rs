@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::chance::Chance;
 use crate::clock::Millis;
 use crate::storage::payload::Payload;
 use crate::storage::value::Record;
@@ -93,6 +94,40 @@ pub struct State {
     pub completions: u64,
     /// When this was written.
     pub updated_at_ms: Millis,
+    /// The run in which the history began: what chance was drawn from.
+    pub drawn_in: u32,
+    /// The run that idempotency keys are made of.
+    pub keyed_in: u32,
+    /// Runs that failed and were followed by another, since the instance was started.
+    pub retries: u32,
+    /// Items that the code has emitted.
+    pub emitted: u64,
+    /// Whether nothing new is to begin.
+    pub paused: bool,
+    /// What the code said (emitted, published, answered) when it had seen fewer completions than this is stored. A run
+    /// that keeps a part of the history keeps this up to one past its completions.
+    pub said: u64,
+}
+
+impl State {
+    /// The state of an instance that was just accepted.
+    pub fn begun(now: Millis) -> Self {
+        Self {
+            status: Status::Pending,
+            run: 1,
+            revision: 1,
+            alarm_at_ms: None,
+            entries: 0,
+            completions: 0,
+            updated_at_ms: now,
+            drawn_in: 1,
+            keyed_in: 1,
+            retries: 0,
+            emitted: 0,
+            paused: false,
+            said: 0,
+        }
+    }
 }
 
 impl Record for State {
@@ -109,6 +144,71 @@ pub struct Origin {
     pub version: u32,
     /// When it was started; the listing row lies under this time.
     pub created_at_ms: Millis,
+    /// Drawn when it was started. Ids and tokens are derived from it, so that an instance that is deleted and started
+    /// again under the same id does not repeat them, and nobody can guess them.
+    pub secret: Secret,
+    /// Who started it, if another instance did.
+    pub parent: Option<Parent>,
+    /// What people call it.
+    pub tags: Vec<(String, String)>,
+    /// When it runs out of time.
+    pub deadline_at_ms: Option<Millis>,
+}
+
+/// What the ids and tokens of an instance are derived from. Nobody outside ever sees it, whole or in part, and what is
+/// derived from it does not give it away.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub [u8; 16]);
+
+impl Secret {
+    /// One that nobody can guess.
+    pub fn draw(chance: &dyn Chance) -> Self {
+        let halves = [chance.draw(), chance.draw()].map(u64::to_be_bytes);
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(halves.as_flattened());
+        Self(bytes)
+    }
+}
+
+impl From<u64> for Secret {
+    /// One for a test: it can be guessed.
+    fn from(number: u64) -> Self {
+        Self(u128::from(number).to_be_bytes())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// The instance that started another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parent {
+    /// Its id.
+    pub instance: String,
+    /// The run that did.
+    pub run: u32,
+    /// The entry that did.
+    pub entry: u64,
+    /// Whether the parent is told how it ends.
+    pub awaited: bool,
+}
+
+impl Origin {
+    /// An instance that was started from outside.
+    pub fn new(workflow: impl Into<String>, version: u32, created_at_ms: Millis, secret: impl Into<Secret>) -> Self {
+        Self {
+            workflow: workflow.into(),
+            version,
+            created_at_ms,
+            secret: secret.into(),
+            parent: None,
+            tags: Vec::new(),
+            deadline_at_ms: None,
+        }
+    }
 }
 
 impl Record for Origin {
@@ -132,4 +232,43 @@ pub struct Output(pub Payload);
 impl Record for Output {
     const TYPE: u8 = 7;
     const NAME: &'static str = "output";
+}
+
+/// Why an instance does not go on: it is stuck, parked or quarantined.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// Why, for people.
+    pub reason: String,
+    /// Since when.
+    pub since_ms: Millis,
+    /// The whole report, if there is one.
+    pub report: Option<Payload>,
+}
+
+impl Record for Hold {
+    const TYPE: u8 = 19;
+    const NAME: &'static str = "hold";
+}
+
+/// Something that the code has emitted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Emitted {
+    /// What.
+    pub payload: Payload,
+    /// When it became durable.
+    pub at_ms: Millis,
+}
+
+impl Record for Emitted {
+    const TYPE: u8 = 16;
+    const NAME: &'static str = "emitted";
+}
+
+/// What the code has published under a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Published(pub Payload);
+
+impl Record for Published {
+    const TYPE: u8 = 17;
+    const NAME: &'static str = "published";
 }

@@ -5,14 +5,19 @@
 
 mod entry;
 mod failure;
+mod flow;
 mod instance;
 mod row;
 mod store;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Attempt, Attempts, BranchStatus, Completed, Entry, EntryKind, LoopState, Message, Name, StepOutcome};
-pub use failure::{Failure, FailureKind};
-pub use instance::{Input, Origin, Output, State, Status};
-pub use row::{Alarm, IndexRow, Runnable, Seen};
+pub use entry::{
+    Answer, Attempt, Attempts, BranchStatus, ChildState, ClosePolicy, Completed, Content, Decided, ENDED, Entry,
+    EntryKind, LoopState, Message, Name, Reach, Retained,
+};
+pub use failure::{Failure, FailureDetails, FailureKind};
+pub use flow::{AtGate, Flow, Gate, Priority, Stand};
+pub use instance::{Emitted, Hold, Input, Origin, Output, Parent, Published, Secret, State, Status};
+pub use row::{Alarm, Closing, DeadLetter, IndexRow, Outgoing, Parcel, Runnable, Seen, Tombstone};
 pub use store::{AcceptedLoss, Held, Importing, MigrationProgress, StoreHeader};

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Millis;
+use crate::ids::MessageId;
 use crate::storage::key::Arrival;
-use crate::storage::record::Status;
+use crate::storage::payload::Payload;
+use crate::storage::record::{Message, Origin, State, Status};
 use crate::storage::value::Record;
 
 /// An alarm. Everything that it says is in its key; the revision tells a stale one.
@@ -28,6 +30,23 @@ pub struct IndexRow {
     pub status: Status,
     /// When that last changed.
     pub updated_at_ms: Millis,
+    /// Who started it, if another instance did.
+    pub parent: Option<String>,
+    /// What people call it.
+    pub tags: Vec<(String, String)>,
+}
+
+impl IndexRow {
+    /// The row of an instance with this origin, in this state.
+    pub(crate) fn of(origin: &Origin, state: &State) -> Self {
+        Self {
+            workflow: origin.workflow.clone(),
+            status: state.status,
+            updated_at_ms: state.updated_at_ms,
+            parent: origin.parent.as_ref().map(|parent| parent.instance.clone()),
+            tags: origin.tags.clone(),
+        }
+    }
 }
 
 impl Record for IndexRow {
@@ -71,11 +90,114 @@ impl Record for Seen {
 /// An instance that has to run after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runnable {
+    /// The type name of its workflow: what this process does not know, it need not open.
+    pub workflow: String,
     /// Activations since the instance last got anywhere: what ends a crash loop.
     pub activations: u32,
+}
+
+impl Runnable {
+    /// An instance of this workflow, activated so often without getting anywhere.
+    pub fn new(workflow: impl Into<String>, activations: u32) -> Self {
+        let workflow = workflow.into();
+        Self { workflow, activations }
+    }
 }
 
 impl Record for Runnable {
     const TYPE: u8 = 15;
     const NAME: &'static str = "runnable";
+}
+
+/// Something for another instance, until it has got there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outgoing {
+    /// Whom it is for.
+    pub to: String,
+    /// What it is.
+    pub parcel: Parcel,
+}
+
+impl Record for Outgoing {
+    const TYPE: u8 = 20;
+    const NAME: &'static str = "outgoing";
+}
+
+/// What goes from one instance to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Parcel {
+    /// A message. If it can't be delivered it is dropped, or kept as a dead letter.
+    Message {
+        /// The message.
+        message: Message,
+        /// Whether it is kept.
+        dead_letter: bool,
+    },
+    /// The start of a child.
+    Start {
+        /// What is settled when it begins.
+        origin: Origin,
+        /// What it is started with.
+        input: Payload,
+    },
+    /// The end of children that nobody waits for any more: for the first of them, and the others.
+    Close {
+        /// Why.
+        reason: String,
+        /// Which ones.
+        children: Vec<Closing>,
+    },
+    /// The sender comes to a gate.
+    Enter {
+        /// The key of the gate.
+        key: String,
+        /// How many may run at once when this one is among them.
+        limit: u32,
+        /// Its place, if it has one already.
+        place: Option<Arrival>,
+    },
+    /// The sender leaves a gate.
+    Leave {
+        /// The key of the gate.
+        key: String,
+        /// Its place, if it is known.
+        place: Option<Arrival>,
+    },
+}
+
+/// A child that is told to end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closing {
+    /// Its id.
+    pub instance: String,
+    /// The id of the message that asks it to; none if it is ended at once.
+    pub asks: Option<MessageId>,
+}
+
+/// A message that could not be delivered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// Whom it was for.
+    pub to: String,
+    /// Why it could not be delivered.
+    pub reason: String,
+    /// The message.
+    pub message: Message,
+}
+
+impl Record for DeadLetter {
+    const TYPE: u8 = 21;
+    const NAME: &'static str = "dead letter";
+}
+
+/// What is left of an instance that was deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tombstone {
+    /// When it was deleted.
+    pub deleted_at_ms: Millis,
+}
+
+impl Record for Tombstone {
+    const TYPE: u8 = 22;
+    const NAME: &'static str = "tombstone";
 }

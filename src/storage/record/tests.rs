@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use super::*;
 use crate::ids::MessageId;
+use crate::storage::key::Arrival;
 use crate::storage::payload::{KeyId, Payload};
 use crate::storage::value::{self, Record};
 
@@ -35,26 +36,25 @@ fn payload() -> Payload {
 
 fn failure() -> Failure {
     let branch = Failure::new(FailureKind::Critical, "b");
-    Failure {
+    Failure::from(FailureDetails {
         kind: FailureKind::Exhausted,
         message: "no".into(),
         path: "p".into(),
         attempts: 2,
         causes: vec!["why".into()],
         branches: vec![("x".into(), branch)],
-    }
+        code: Some("ES0103".into()),
+    })
 }
 
 /// [`failure`] in BARE.
-const FAILURE: &str = "03 026e6f 0170 02000000 01 03776879 01 0178 01 0162 00 00000000 00 00";
+const FAILURE: &str = "03 026e6f 0170 02000000 01 03776879 01 0178 01 0162 00 00000000 00 00 00 01 06455330313033";
+
+/// [`message`] in BARE.
+const MESSAGE: &str = "016d 0201000000000000 00 00 016e 07000000 04 63616263";
 
 fn message() -> Message {
-    Message {
-        name: "n".into(),
-        id: MessageId::new("m").unwrap(),
-        payload: payload(),
-        sent_at_ms: 258,
-    }
+    Message::told("n", MessageId::new("m").unwrap(), payload(), 258)
 }
 
 #[test]
@@ -107,14 +107,14 @@ fn entry(kind: EntryKind) -> Entry {
 fn records_of_a_history() {
     golden(&Name("größe".into()), "07 6772c3b6c39f65");
     let completed = Some(Completed { order: 2, at_ms: 3 });
-    let kind = EntryKind::Step(Some(StepOutcome::Completed(payload())));
+    let kind = EntryKind::Step(Some(Decided::Completed(payload())));
     golden(
         &Entry { id: 1, completed, kind },
         "0100000000000000 01 0200000000000000 0300000000000000 00 01 00 07000000 04 63616263",
     );
-    let failed = EntryKind::Step(Some(StepOutcome::Failed(failure())));
+    let failed = EntryKind::Step(Some(Decided::Failed(failure())));
     golden(&entry(failed), &format!("0100000000000000 00 00 01 01 {FAILURE}"));
-    golden(&message(), "016e 016d 07000000 04 63616263 0201000000000000");
+    golden(&message(), MESSAGE);
     let attempt = Attempt {
         number: 1,
         started_at_ms: 2,
@@ -126,8 +126,11 @@ fn records_of_a_history() {
             failed: vec![attempt],
             count: 2,
             next_at_ms: Some(3),
+            progress: Some(payload()),
         },
-        &format!("01 01000000 0200000000000000 0300000000000000 {FAILURE} 02000000 01 0300000000000000"),
+        &format!(
+            "01 01000000 0200000000000000 0300000000000000 {FAILURE} 02000000 01 0300000000000000 01 07000000 04 63616263"
+        ),
     );
     golden(&failure(), FAILURE);
 }
@@ -142,7 +145,7 @@ fn entries_of_every_kind() {
             until_ms: Some(9),
             taken: vec![message()],
         },
-        "02 01 0900000000000000 01 016e 016d 07000000 04 63616263 0201000000000000",
+        &format!("02 01 0900000000000000 01 {MESSAGE}"),
     );
     let state = LoopState {
         iteration: 20,
@@ -151,11 +154,18 @@ fn entries_of_every_kind() {
         output: Some(payload()),
         seen: 6,
         now_ms: 7,
+        undo: Some(Retained {
+            iteration: 19,
+            state: payload(),
+            seen: 3,
+            now_ms: 4,
+        }),
     };
     begun(
         EntryKind::Loop(state),
         "03 1400000000000000 07000000 04 63616263 0500000000000000 01 07000000 04 63616263 \
-         0600000000000000 0700000000000000",
+         0600000000000000 0700000000000000 01 1300000000000000 07000000 04 63616263 \
+         0300000000000000 0400000000000000",
     );
     let branches = vec![("a".into(), BranchStatus::Running), ("b".into(), BranchStatus::Failed)];
     begun(EntryKind::Join { branches }, "04 02 0161 01 0162 03");
@@ -172,6 +182,84 @@ fn entries_of_every_kind() {
 }
 
 #[test]
+fn entries_that_reach_outside() {
+    let begun = |kind: EntryKind, bytes: &str| golden(&entry(kind), &format!("0100000000000000 00 {bytes}"));
+    let id = || MessageId::new("m").unwrap();
+    begun(EntryKind::Map { items: 3 }, "0a 0300000000000000");
+    let child = ChildState {
+        instance: "c".into(),
+        workflow: "w".into(),
+        awaited: true,
+        close: ClosePolicy::Abandon,
+        closed: true,
+        decided: Some(Decided::Completed(payload())),
+        reach: Reach::Nobody,
+    };
+    begun(
+        EntryKind::Child(child),
+        "0b 0163 0177 01 02 01 01 00 07000000 04 63616263 02",
+    );
+    let (to, name) = ("t".into(), "n".into());
+    begun(EntryKind::Sent { to, name, id: id() }, "0c 0174 016e 016d");
+    begun(
+        EntryKind::Publish {
+            topic: "t".into(),
+            id: id(),
+        },
+        "0d 0174 016d",
+    );
+    let (topic, until_ms, decided) = ("t".into(), Some(9), Some(Decided::Completed(payload())));
+    let event = EntryKind::Event {
+        topic,
+        until_ms,
+        decided,
+    };
+    begun(event, "0e 0174 01 0900000000000000 01 00 07000000 04 63616263");
+    let (until_ms, decided) = (Some(9), Some(Decided::Failed(failure())));
+    begun(
+        EntryKind::Promise { until_ms, decided },
+        &format!("0f 01 0900000000000000 01 01 {FAILURE}"),
+    );
+}
+
+#[test]
+fn entries_of_undoing() {
+    let begun = |kind: EntryKind, bytes: &str| golden(&entry(kind), &format!("0100000000000000 00 {bytes}"));
+    let (input, seen, decided) = (payload(), 5, None);
+    begun(
+        EntryKind::Compensation { input, seen, decided },
+        "10 07000000 04 63616263 0500000000000000 00",
+    );
+    begun(EntryKind::Rollback(None), "11 00");
+    begun(EntryKind::Checkpoint, "12");
+    begun(EntryKind::Compensating(failure()), &format!("13 {FAILURE}"));
+}
+
+#[test]
+fn messages_of_every_content() {
+    let sent = |content: Content, bytes: &str| {
+        let message = Message {
+            from: Some("f".into()),
+            content,
+            ..message()
+        };
+        golden(&message, &format!("016d 0201000000000000 01 0166 {bytes}"));
+    };
+    let (name, payload) = ("n".into(), payload());
+    sent(Content::Asked { name, payload }, "01 016e 07000000 04 63616263");
+    let settled = Content::Settled {
+        run: 2,
+        entry: 3,
+        decided: Decided::Failed(failure()),
+        reach: Reach::Parent,
+    };
+    sent(settled, &format!("02 02000000 0300000000000000 01 {FAILURE} 01"));
+    sent(Content::Cancel { reason: "r".into() }, "03 0172");
+    sent(Content::Pause, "04");
+    sent(Content::Resume, "05");
+}
+
+#[test]
 fn records_of_an_instance() {
     golden(
         &State {
@@ -182,19 +270,56 @@ fn records_of_an_instance() {
             entries: 4,
             completions: 5,
             updated_at_ms: 6,
+            drawn_in: 7,
+            keyed_in: 8,
+            retries: 9,
+            emitted: 10,
+            paused: true,
+            said: 11,
         },
-        "02 01000000 0200000000000000 010300000000000000 0400000000000000 0500000000000000 0600000000000000",
+        "02 01000000 0200000000000000 010300000000000000 0400000000000000 0500000000000000 0600000000000000 \
+         07000000 08000000 09000000 0a00000000000000 01 0b00000000000000",
     );
+    let parent = Parent {
+        instance: "p".into(),
+        run: 6,
+        entry: 7,
+        awaited: true,
+    };
     golden(
         &Origin {
             workflow: "w".into(),
             version: 2,
             created_at_ms: 3,
+            secret: 4.into(),
+            parent: Some(parent),
+            tags: vec![("k".into(), "v".into())],
+            deadline_at_ms: Some(5),
         },
-        "0177 02000000 0300000000000000",
+        "0177 02000000 0300000000000000 00000000000000000000000000000004 01 0170 06000000 0700000000000000 01 01 016b 0176 01 \
+         0500000000000000",
     );
     golden(&Input(payload()), "07000000 04 63616263");
     golden(&Output(payload()), "07000000 04 63616263");
+    golden(&Published(payload()), "07000000 04 63616263");
+    let (payload, at_ms) = (payload(), 1);
+    golden(
+        &Emitted {
+            payload: payload.clone(),
+            at_ms,
+        },
+        "07000000 04 63616263 0100000000000000",
+    );
+    let decided = Decided::Completed(payload.clone());
+    golden(&Answer { decided, at_ms }, "00 07000000 04 63616263 0100000000000000");
+    golden(
+        &Hold {
+            reason: "r".into(),
+            since_ms: 2,
+            report: Some(payload),
+        },
+        "0172 0200000000000000 01 07000000 04 63616263",
+    );
 }
 
 #[test]
@@ -205,21 +330,96 @@ fn records_beside_the_namespaces() {
             workflow: "w".into(),
             status: Status::Parked,
             updated_at_ms: 1,
+            parent: Some("p".into()),
+            tags: vec![("k".into(), "v".into())],
         },
-        "0177 0e 0100000000000000",
+        "0177 0e 0100000000000000 01 0170 01 016b 0176",
     );
     golden(&Seen { epoch: 1, number: 2 }, "0100000000000000 0200000000000000");
-    golden(&Runnable { activations: 3 }, "03000000");
+    golden(&Runnable::new("w", 3), "0177 03000000");
+    golden(&Tombstone { deleted_at_ms: 1 }, "0100000000000000");
+    let (to, reason) = ("t".to_owned(), "r".to_owned());
+    let letter = DeadLetter {
+        to: to.clone(),
+        reason: reason.clone(),
+        message: message(),
+    };
+    golden(&letter, &format!("0174 0172 {MESSAGE}"));
+    let outgoing = |parcel: Parcel, bytes: &str| {
+        let to = to.clone();
+        golden(&Outgoing { to, parcel }, &format!("0174 {bytes}"));
+    };
+    let (origin, input) = (Origin::new("w", 2, 3, 4), payload());
+    outgoing(
+        Parcel::Start { origin, input },
+        "01 0177 02000000 0300000000000000 00000000000000000000000000000004 00 00 00 07000000 04 63616263",
+    );
+    let (asked, ended) = (Some(MessageId::new("m").unwrap()), None);
+    let children = [("a", asked), ("b", ended)].map(|(instance, asks)| {
+        let instance = instance.into();
+        Closing { instance, asks }
+    });
+    let children = children.into();
+    outgoing(Parcel::Close { reason, children }, "02 0172 02 0161 01 016d 0162 00");
+    let (key, place) = ("k".to_owned(), Some(Arrival { epoch: 1, number: 2 }));
+    let at = "01 0100000000000000 0200000000000000";
+    let (limit, gate) = (3, key.clone());
+    outgoing(Parcel::Enter { key, limit, place }, &format!("03 016b 03000000 {at}"));
+    let (key, limit) = (gate.clone(), 3);
+    outgoing(Parcel::Leave { key, place: None }, "04 016b 00");
+    golden(&AtGate { limit }, "03000000");
+    let (priority, key) = (Priority::High, gate);
+    let stand = Stand::Inside { place };
+    let gate = Some(Gate { key, limit, stand });
+    golden(&Flow { priority, gate }, &format!("02 01 016b 03000000 02 {at}"));
+    let (message, dead_letter) = (message(), true);
+    outgoing(Parcel::Message { message, dead_letter }, &format!("00 {MESSAGE} 01"));
 }
 
 #[test]
 fn a_message_with_an_id_that_no_message_may_have_is_refused() {
     #[derive(serde::Serialize, serde::Deserialize)]
-    struct Raw(String, String, Payload, u64);
+    struct Raw(String, u64, Option<String>, Content);
     impl Record for Raw {
         const TYPE: u8 = Message::TYPE;
         const NAME: &'static str = "message";
     }
-    let bytes = value::encode(b"key", &Raw("n".into(), "a/b".into(), payload(), 0));
+    let bytes = value::encode(b"key", &Raw("a/b".into(), 0, None, Content::Pause));
     assert_eq!(value::decode::<Message>(b"key", &bytes).unwrap_err().code(), "ES0228");
+}
+
+#[test]
+fn an_entry_that_no_runtime_would_write_is_noticed() {
+    let completed = Some(Completed { order: 2, at_ms: 3 });
+    let flaw = |completed, kind| Entry { id: 1, completed, kind }.flaw();
+    let child = |instance: &str, awaited, decided| {
+        EntryKind::Child(ChildState {
+            instance: instance.into(),
+            workflow: "w".into(),
+            awaited,
+            close: ClosePolicy::Cancel,
+            closed: false,
+            decided,
+            reach: Reach::Waiting,
+        })
+    };
+    let ended = || Some(Decided::Completed(payload()));
+    assert!(
+        flaw(None, EntryKind::Step(None)).is_none(),
+        "a step that was only begun"
+    );
+    assert!(flaw(completed, EntryKind::Step(None)).is_some());
+    assert!(flaw(completed, child("c", true, ended())).is_none());
+    assert!(
+        flaw(completed, child("c", false, None)).is_none(),
+        "one that was let go"
+    );
+    assert!(flaw(completed, child("c", true, None)).is_some());
+    assert!(flaw(None, child("\u{3}", true, None)).is_some());
+    let took = |content| EntryKind::Receive {
+        until_ms: None,
+        taken: vec![Message { content, ..message() }],
+    };
+    assert!(flaw(completed, took(message().content)).is_none());
+    assert!(flaw(completed, took(Content::Pause)).is_some());
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{BEGINNING_MS, End, Harness, Pending, Plan, Planned};
+use super::{BEGINNING_MS, End, Harness, Pending, Plan};
 use crate::actor;
 use crate::clock::{Clock, Millis};
-use crate::engine::{AttemptEnd, Begin, Divergence, Execution, Turn, Workflow};
+use crate::engine::{Begin, Divergence, Execution, Turn, Workflow};
 use crate::storage::Namespace;
 use crate::storage::key::Arrival;
 use crate::storage::record::Message;
@@ -28,15 +28,21 @@ impl<W: Workflow> Harness<W> {
         let Some(mut execution) = self.load(&namespace, false) else {
             return Ok(Life::Over);
         };
-        if let Some(reason) = self.cancelled.get(namespace.instance()) {
-            execution.cancel(reason);
-        }
+        self.died_running = false;
         loop {
-            let turn = execution.turn(self.clock.now_ms())?;
+            let mut turn = execution.turn(self.clock.now_ms())?;
             let (ended, alarm_at_ms) = (turn.ended, turn.alarm_at_ms);
-            match self.commit(&namespace, turn) {
+            let broadcasts = std::mem::take(&mut turn.broadcasts);
+            let committed = self.commit(&namespace, turn);
+            if !matches!(committed, Committed::Lost) {
+                self.broadcasts.extend(broadcasts);
+            }
+            match committed {
                 Committed::Lost => return Ok(Life::Lost),
-                Committed::Durable if ended => return Ok(Life::Over),
+                Committed::Durable if ended => {
+                    self.unawaited.extend(execution.take_unawaited());
+                    return Ok(Life::Over);
+                }
                 Committed::Durable if execution.committed() => continue,
                 _ => {}
             }
@@ -52,6 +58,9 @@ impl<W: Workflow> Harness<W> {
             };
             let before = self.clock.0.fetch_max(at, Ordering::Relaxed);
             if self.plan == Plan::Evict && before < at {
+                // What is told at this moment is there when the instance is loaded, or what gives up at this moment
+                // would come first.
+                self.tell_due(&namespace);
                 return Ok(Life::Lost);
             }
             self.happen(&namespace, &mut execution);
@@ -74,7 +83,8 @@ impl<W: Workflow> Harness<W> {
             .store
             .snapshot(namespace.shard())
             .expect("a store in memory can be read");
-        let loaded = actor::load_instance(namespace, &*snapshot).expect("an instance can be read")?;
+        let mut loaded = actor::load_instance(namespace, &*snapshot).expect("an instance can be read")?;
+        loaded.crashes = u32::from(self.charged && self.died_running);
         if loaded.state.status.is_terminal() && !over {
             return None;
         }
@@ -83,6 +93,7 @@ impl<W: Workflow> Harness<W> {
             loaded,
             &self.definition,
             self.store.codecs().clone(),
+            self.definition.bounds(self.bounds),
         ))
     }
 
@@ -102,15 +113,19 @@ impl<W: Workflow> Harness<W> {
             self.cancelled_attempts += (before - self.pending.len()) as u64;
         }
         turn.begin.into_iter().for_each(|begin| self.attempt(begin));
+        self.warnings.extend(turn.warnings.iter().map(ToString::to_string));
         let Some(commit) = turn.commit else {
             return Committed::Nothing;
         };
         self.commits += 1;
         if self.plan == Plan::CrashBefore(self.commits) {
             self.at_crash = self.history(namespace.instance().as_str());
+            self.died_running = !self.pending.is_empty();
             return Committed::Lost;
         }
         self.write(commit).expect("the commit of an instance is accepted");
+        self.incidents.extend(turn.incidents);
+        self.died_running = !self.pending.is_empty();
         if self.plan == Plan::CrashAfter(self.commits) {
             self.at_crash = self.history(namespace.instance().as_str());
             return Committed::Lost;
@@ -132,44 +147,21 @@ impl<W: Workflow> Harness<W> {
 
     /// What is due happens. Tells whether there was anything.
     fn happen(&mut self, namespace: &Namespace, execution: &mut Execution) -> bool {
-        let planned = self.planned_happens(namespace, execution);
+        let told = self.tell_due(namespace);
+        if told {
+            execution.refresh_inbox(self.inbox(namespace));
+        }
         let now = self.clock.now_ms();
         let mut ended = 0;
         while let Some(pending) = self.next_pending(now) {
-            let Pending {
-                location, number, end, ..
-            } = pending;
-            execution.attempt_ended(&location, number, end, now);
+            let Pending { location, id, end, .. } = pending;
+            execution.attempt_ended(&location, id, end, now);
             ended += 1;
             if self.spread.is_none() {
                 break;
             }
         }
-        planned || ended > 0
-    }
-
-    fn planned_happens(&mut self, namespace: &Namespace, execution: &mut Execution) -> bool {
-        let now = self.clock.now_ms();
-        let due = self
-            .planned
-            .iter()
-            .filter(|((at, _), (instance, _))| *at <= now && instance == namespace.instance());
-        let due: Vec<_> = due.map(|(key, _)| *key).collect();
-        let any = !due.is_empty();
-        for key in due {
-            match self.planned.remove(&key) {
-                Some((_, Planned::Message(message))) => self.deliver(namespace, &message),
-                Some((instance, Planned::Cancel(reason))) => {
-                    execution.cancel(&reason);
-                    self.cancelled.entry(instance).or_insert(reason);
-                }
-                None => {}
-            }
-        }
-        if any {
-            execution.refresh_inbox(self.inbox(namespace));
-        }
-        any
+        told || ended > 0
     }
 
     fn next_at_ms(&self, namespace: &Namespace, alarm_at_ms: Option<Millis>) -> Option<Millis> {
@@ -184,23 +176,11 @@ impl<W: Workflow> Harness<W> {
 
     /// Runs an attempt to its end. It has had its effect, whatever becomes of its result.
     fn attempt(&mut self, begin: Begin) {
-        let Begin {
-            location,
-            path,
-            number,
-            attempting,
-            timeout,
-        } = begin;
-        let end = self.runtime.block_on(async {
-            let guarded = futures_util::FutureExt::catch_unwind(std::panic::AssertUnwindSafe(attempting));
-            match timeout {
-                Some(timeout) => match tokio::time::timeout(timeout, guarded).await {
-                    Ok(returned) => AttemptEnd::of(returned),
-                    Err(_) => AttemptEnd::TimedOut,
-                },
-                None => AttemptEnd::of(guarded.await),
-            }
-        });
+        let (location, id, number, path) = (begin.location.clone(), begin.id, begin.number, begin.path());
+        let end = self.runtime.block_on(actor::run_attempt(begin, (), || ()));
+        let Some(end) = end else {
+            return;
+        };
         let now = self.clock.now_ms();
         let ends_at_ms = self.spread.map_or(now, |(points, apart)| {
             let point = self.luck(&path, number) % points;
@@ -211,7 +191,7 @@ impl<W: Workflow> Harness<W> {
             ends_at_ms,
             luck: self.luck(&path, number),
             location,
-            number,
+            id,
             end,
         });
     }

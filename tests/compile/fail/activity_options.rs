@@ -37,7 +37,7 @@ async fn flag_with_value() -> Result<()> {
     ok(())
 }
 
-#[activity(heartbeat = "5s")]
+#[activity(backoff = "5s")]
 async fn unknown() -> Result<()> {
     ok(())
 }

@@ -1,6 +1,6 @@
 //! A message sent to a workflow that does not accept it.
 
-use everstep::{Ctx, Handle, Message, MessageId, Result, ok, workflow};
+use everstep::{Ctx, Handle, Message, Result, ok, workflow};
 use serde::{Deserialize, Serialize};
 
 #[derive(Message, Serialize, Deserialize)]
@@ -17,8 +17,8 @@ async fn payment(_ctx: Ctx<Payment>) -> Result<()> {
     ok(())
 }
 
-async fn refund(order: Handle<Payment>, id: MessageId) {
-    let _ = order.send(id, &Refund).await;
+async fn refund(order: Handle<Payment>) {
+    let _ = order.send(Refund).await;
 }
 
 fn main() {}

@@ -28,11 +28,6 @@ async fn borrows(ctx: Ctx<Borrows>, order: &str) -> Result<()> {
 }
 
 #[workflow]
-async fn order(ctx: Ctx<Order>, order: u32) -> Result<()> {
-    ok(())
-}
-
-#[workflow]
 async fn refund(ctx: Ctx<Refund>, order: Refund) -> Result<()> {
     ok(())
 }

@@ -11,8 +11,23 @@ async fn unknown(_ctx: Ctx<Unknown>) -> Result<()> {
     ok(())
 }
 
-#[workflow(deadline = "30d")]
-async fn not_yet(_ctx: Ctx<NotYet>) -> Result<()> {
+#[workflow(deadline = "soon")]
+async fn no_time(_ctx: Ctx<NoTime>) -> Result<()> {
+    ok(())
+}
+
+#[workflow(retries = 3)]
+async fn retries_as_number(_ctx: Ctx<RetriesAsNumber>) -> Result<()> {
+    ok(())
+}
+
+#[workflow(retries(times = 3))]
+async fn retries_unknown(_ctx: Ctx<RetriesUnknown>) -> Result<()> {
+    ok(())
+}
+
+#[workflow(strategy = "hope")]
+async fn no_strategy(_ctx: Ctx<NoStrategy>) -> Result<()> {
     ok(())
 }
 

@@ -13,7 +13,7 @@ mod shop {
     use super::*;
 
     /// Sells something.
-    #[workflow(accepts(super::More))]
+    #[workflow(accepts(super::More), retries(limit = 3, delay = "1s"), strategy = "quarantine", deadline = "30d")]
     #[allow(unused_variables)]
     pub(crate) async fn sale(ctx: Ctx<Sale>, (price, count): (u32, u32)) -> everstep::Result<u32> {
         let unused = 1;
@@ -44,6 +44,7 @@ mod shop {
     retries = 0,
     timeout = "1m 30s",
     delay = "2 minutes",
+    heartbeat = "10s",
     retry_on_timeout
 )]
 pub async fn tally(attempt: Attempt) -> Result<u32, std::num::TryFromIntError> {
@@ -56,6 +57,6 @@ pub fn main() {
         .workflow(shop::sale)
         .workflow(shop::Sale)
         .workflow(shop::r#type);
-    let _: Tally = tally;
+    let _: Tally = tally();
     assert_eq!(<shop::Type as everstep::Workflow>::NAME, "type");
 }

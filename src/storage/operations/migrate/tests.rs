@@ -129,18 +129,19 @@ fn old(engine: Arc<Fjall>) {
             entries: 0,
             completions: 0,
             updated_at_ms: 0,
+            ..State::begun(0)
         };
         commit.set_state(&namespace, None, &state);
         store.try_submit(commit).unwrap().wait().unwrap();
-        let message = Message {
-            name: "m".into(),
-            id: MessageId::new("m").unwrap(),
-            payload: Payload {
+        let message = Message::told(
+            "m",
+            MessageId::new("m").unwrap(),
+            Payload {
                 key_id: KeyId::PLAIN,
                 bytes: vec![0xf6],
             },
-            sent_at_ms: 0,
-        };
+            0,
+        );
         let mut commit = Commit::new(namespace.shard());
         commit.deliver(&namespace, Arrival { epoch: 1, number: 1 }, &message);
         store.try_submit(commit).unwrap().wait().unwrap();

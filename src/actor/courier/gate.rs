@@ -1,0 +1,143 @@
+//! What follows for a gate when somebody comes to it or leaves it.
+
+use crate::actor::courier::delivery::{Build, Carried, Delivery, Hand};
+use crate::actor::gate;
+use crate::ids::InstanceId;
+use crate::storage::key::{Arrival, Local, Meta};
+use crate::storage::record::{Flow, Origin, Runnable, Stand, State};
+use crate::storage::{Commit, Condition, Error, Posted, Refusal, Result, Stands};
+
+/// Somebody who is to be let in, as it was read.
+struct Next {
+    stands: Stands,
+    flow: Flow,
+    revision: u64,
+    workflow: String,
+}
+
+/// Where somebody with a place at a gate really is.
+enum Found {
+    Waits(Box<Next>),
+    Inside,
+    /// It has ended, and its leaving is on its way.
+    Leaving,
+}
+
+impl<H: Hand> Delivery<'_, H> {
+    /// The sender comes to a gate: it is given a place, if it has none, and let in if it need not wait.
+    pub(super) async fn enter(
+        &self,
+        row: &Posted,
+        (key, limit): (&str, u32),
+        place: Option<Arrival>,
+        carried: &mut Carried,
+    ) -> Result<()> {
+        let home = self.store.shard_of_gate(key);
+        // It may have got its place before a crash.
+        if place.is_none() && self.store.place_at_gate(key, &row.from)?.is_none() {
+            let build: Build<'_> = Box::new(|arrivals| {
+                let mut commit = Commit::new(home);
+                commit.enter_gate(key, arrivals.next_place(), &row.from, limit);
+                commit
+            });
+            self.hand.commit(home, build).await?;
+        }
+        self.let_in(key, carried).await?;
+        self.remove(row).await
+    }
+
+    /// The sender leaves a gate: whoever is next is let in.
+    pub(super) async fn leave(
+        &self,
+        row: &Posted,
+        key: &str,
+        place: Option<Arrival>,
+        carried: &mut Carried,
+    ) -> Result<()> {
+        let home = self.store.shard_of_gate(key);
+        let place = match place {
+            Some(place) => Some(place),
+            None => self.store.place_at_gate(key, &row.from)?,
+        };
+        if let Some(place) = place {
+            let build: Build<'_> = Box::new(|_| {
+                let mut commit = Commit::new(home);
+                commit.leave_gate(key, place, &row.from);
+                commit
+            });
+            self.hand.commit(home, build).await?;
+        }
+        carried.left_gate = true;
+        self.let_in(key, carried).await?;
+        self.remove(row).await
+    }
+
+    /// Lets everyone in who may come in now. Whoever came or left is durable before this looks, so of two who change
+    /// the same gate at once, the later one sees both. Letting somebody in twice changes nothing.
+    async fn let_in(&self, key: &str, carried: &mut Carried) -> Result<()> {
+        loop {
+            let mut next = Vec::new();
+            // Those who are in stand before those who wait: from the back, the first who is in ends the search.
+            for stands in self.store.may_pass(key)?.into_iter().rev() {
+                match self.find(key, stands)? {
+                    Found::Waits(waits) => next.push(waits),
+                    Found::Inside => break,
+                    Found::Leaving => {}
+                }
+            }
+            let mut all = true;
+            for waits in next.into_iter().rev() {
+                all &= self.admit(*waits, carried).await?;
+            }
+            if all {
+                return Ok(());
+            }
+        }
+    }
+
+    fn find(&self, key: &str, stands: Stands) -> Result<Found> {
+        let namespace = self.store.namespace(&stands.instance);
+        let snapshot = self.store.snapshot(namespace.shard())?;
+        let state: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State))?;
+        let Some(state) = state.filter(|state| !state.status.is_terminal()) else {
+            return Ok(Found::Leaving);
+        };
+        let flow = gate::flow(&namespace, &*snapshot)?;
+        let here = |place: Option<Arrival>| place.is_none_or(|place| place == stands.place);
+        match flow.gate.as_ref().filter(|gate| gate.key == key).map(|gate| gate.stand) {
+            Some(Stand::Inside { place }) if here(place) => Ok(Found::Inside),
+            Some(Stand::Waits { place }) if here(place) => {
+                let origin: Option<Origin> = namespace.get(&*snapshot, &Local::Meta(Meta::Origin))?;
+                Ok(Found::Waits(Box::new(Next {
+                    stands,
+                    flow,
+                    revision: state.revision,
+                    workflow: origin.map(|origin| origin.workflow).unwrap_or_default(),
+                })))
+            }
+            _ => Ok(Found::Leaving),
+        }
+    }
+
+    /// Lets somebody in. Tells whether that is settled; if not, it changed meanwhile.
+    async fn admit(&self, next: Next, carried: &mut Carried) -> Result<bool> {
+        let instance: &InstanceId = &next.stands.instance;
+        let namespace = self.store.namespace(instance);
+        let place = gate::stand(&next.flow).and_then(Stand::place);
+        let build: Build<'_> = Box::new(|_| {
+            let mut commit = Commit::new(namespace.shard());
+            commit.require(Condition::Revision(instance.clone(), next.revision));
+            gate::set_stand(&mut commit, &namespace, &next.flow, Stand::Inside { place });
+            commit.set_runnable(&namespace, Some(&Runnable::new(next.workflow.as_str(), 0)));
+            commit
+        });
+        match self.hand.commit(namespace.shard(), build).await {
+            Ok(()) => {
+                carried.woken.push(instance.clone());
+                Ok(true)
+            }
+            Err(Error::Refused(Refusal::Revision { .. } | Refusal::Missing)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! `everstep completions`: a script that teaches a shell the commands and options.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::{Arguments, Outcome, Output};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everstep completions bash > ~/.local/share/bash-completion/completions/everstep
+  everstep completions zsh  > ~/.zfunc/_everstep
+  everstep completions fish > ~/.config/fish/completions/everstep.fish")]
+pub(crate) struct Completions {
+    /// Which shell
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(&self, output: &mut Output) -> Outcome {
+        clap_complete::generate(self.shell, &mut Arguments::command(), "everstep", &mut output.out);
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! What an earlier start of the demo left in its store.
+
+use std::collections::BTreeMap;
+
+use everstep::storage::record::Status;
+
+use crate::cli::look::{self, Instance};
+use crate::cli::problem::{Outcome, Problem};
+
+/// What was there when this start began, by order.
+#[derive(Default)]
+pub(crate) struct Before(BTreeMap<String, Left>);
+
+struct Left {
+    status: Status,
+    operations: usize,
+    told: String,
+}
+
+impl Before {
+    /// Reads the store, if there is one.
+    pub(crate) fn read(url: &str) -> Outcome<Self> {
+        match look::existing(url) {
+            Ok(_) => {}
+            Err(Problem::NoStore(_)) => return Ok(Self::default()),
+            Err(problem) => return Err(problem),
+        }
+        let store = look::open(url)?;
+        let mut left = BTreeMap::new();
+        for shard in store.shards() {
+            let mut after = None;
+            loop {
+                let page = store.instances(shard, after.as_ref())?;
+                for (_, id, _) in page.rows {
+                    if let Some(instance) = look::instance(&store, &id)? {
+                        left.insert(id.to_string(), Left::of(&instance));
+                    }
+                }
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        store.close()?;
+        Ok(Self(left))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn orders(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Operations that were done.
+    pub(crate) fn operations(&self) -> usize {
+        self.0.values().map(|left| left.operations).sum()
+    }
+
+    /// Where an order stood, in words.
+    pub(crate) fn of(&self, id: &str) -> Option<&str> {
+        self.0.get(id).map(|left| left.told.as_str())
+    }
+
+    pub(crate) fn had_ended(&self, id: &str) -> bool {
+        self.0.get(id).is_some_and(|left| left.status.is_terminal())
+    }
+}
+
+impl Left {
+    fn of(instance: &Instance) -> Self {
+        let status = instance.state.status;
+        let mut done: Vec<_> = instance.lines.iter().filter(|line| line.at_ms().is_some()).collect();
+        done.sort_by_key(|line| line.entry.completed.map(|completed| completed.order));
+        let first = done.iter().filter_map(|line| line.path.first());
+        let mut names: Vec<&str> = first.map(|name| name.trim_end_matches("~0")).collect();
+        names.dedup();
+        let told = match names.as_slice() {
+            _ if status.is_terminal() => format!("had ended before: {status}"),
+            [] => "carries on from its start".to_owned(),
+            names => format!("carries on; done before, and not again: {}", names.join(", ")),
+        };
+        Self {
+            status,
+            operations: done.len(),
+            told,
+        }
+    }
+}

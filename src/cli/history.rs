@@ -1,0 +1,69 @@
+//! `everstep history`: what an instance did, in the order in which it was decided.
+
+use std::io::Write;
+
+use clap::Args;
+use everstep::InstanceId;
+use everstep::clock::Millis;
+use serde_json::Value;
+
+use super::look::{self, Line};
+use super::problem::Problem;
+use super::{Outcome, Output, paint, text};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  everstep history ./data order-123
+  everstep history ./data order-123 --json | jq -r 'select(.kind == \"step\") | .path'")]
+pub(crate) struct History {
+    /// The store: `./data`, `fjall:./data` or `sled:./data`
+    store: String,
+    /// The id of the instance
+    instance: InstanceId,
+}
+
+impl History {
+    pub(crate) fn run(&self, output: &mut Output) -> Outcome {
+        let store = look::open(&self.store)?;
+        let none = || Problem::NoInstance(self.instance.clone(), self.store.clone());
+        let mut instance = look::instance(&store, &self.instance)?.ok_or_else(none)?;
+        // First what is decided, then what is not.
+        let order = |line: &Line| line.entry.completed.map_or(u64::MAX, |completed| completed.order);
+        instance.lines.sort_by_key(|line| (order(line), line.entry.id));
+        if output.json {
+            return instance.lines.iter().try_for_each(|line| output.object(&line.object()));
+        }
+        let mut tell = |at: Millis, mark: String, what: &str| {
+            let time = paint::faint(&text::time(at));
+            writeln!(output.out, "{time}  {mark} {}", what.trim_end())
+        };
+        let begun = format!("started {}", instance.input.clone().unwrap_or(Value::Null));
+        tell(
+            instance.origin.created_at_ms,
+            paint::busy("▶"),
+            &text::short(&begun, 100),
+        )?;
+        for line in &instance.lines {
+            let path = paint::strong(&line.path.join("/"));
+            for attempt in line.attempts.iter().flat_map(|attempts| &attempts.failed) {
+                let at = attempt.started_at_ms + attempt.duration_ms;
+                let what = format!("{path}  attempt {} failed: {}", attempt.number, attempt.failure.message);
+                tell(at, paint::odd("x"), &what)?;
+            }
+            let kind = line.entry.kind.name();
+            let detail = text::short(&line.told().unwrap_or_default(), 80);
+            let what = format!("{path}  {}  {detail}", paint::faint(kind));
+            match line.at_ms() {
+                Some(at) if line.failure().is_some() => tell(at, paint::bad("✗"), &what)?,
+                Some(at) => tell(at, paint::good("✓"), &what)?,
+                None if line.is_done() => tell(instance.state.updated_at_ms, paint::good("✓"), &what)?,
+                None if instance.state.status.is_terminal() => {}
+                None => tell(instance.state.updated_at_ms, paint::busy("…"), &what)?,
+            }
+        }
+        let state = &instance.state;
+        tell(state.updated_at_ms, paint::strong("■"), &paint::status(state.status, 0))?;
+        Ok(())
+    }
+}

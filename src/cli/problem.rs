@@ -1,0 +1,156 @@
+//! What a command fails with: what happened, what to do, and the exit code.
+
+use std::io;
+use std::process::ExitCode;
+
+use everstep::InstanceId;
+use everstep::storage;
+use serde_json::json;
+
+use super::paint;
+
+/// What a command returns.
+pub(crate) type Outcome<T = ()> = Result<T, Problem>;
+
+/// The exit codes, as `--help` lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done = 0,
+    Wrong = 1,
+    Store = 3,
+    NoInstance = 4,
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    /// Everything was said already, or nobody listens.
+    Silent(Exit),
+    /// The store, or the runtime on it.
+    Everstep(everstep::Error),
+    /// There is nothing at the place that was named.
+    NoStore(String),
+    /// There is no such instance.
+    NoInstance(InstanceId, String),
+    /// Anything else.
+    Other(String),
+}
+
+impl Problem {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::Silent(exit) => *exit,
+            Self::Everstep(everstep::Error::Storage(storage::Error::Payload(_))) => Exit::Wrong,
+            Self::Everstep(everstep::Error::Storage(_)) | Self::NoStore(_) => Exit::Store,
+            Self::NoInstance(..) => Exit::NoInstance,
+            Self::Everstep(_) | Self::Other(_) => Exit::Wrong,
+        }
+    }
+
+    /// The stable code, where there is one.
+    fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Everstep(error) => Some(error.code()),
+            Self::NoInstance(..) => Some("ES0401"),
+            Self::NoStore(_) => Some("ES0203"),
+            Self::Silent(_) | Self::Other(_) => None,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Silent(_) => String::new(),
+            Self::Everstep(error) => error.to_string(),
+            Self::NoStore(url) => format!("there is no store at {url}"),
+            Self::NoInstance(instance, url) => format!("there is no instance `{instance}` in {url}"),
+            Self::Other(message) => message.clone(),
+        }
+    }
+
+    /// What to do about it, in one line.
+    fn help(&self) -> Option<String> {
+        use storage::Error as Store;
+        let everstep::Error::Storage(error) = (match self {
+            Self::Everstep(error) => error,
+            Self::NoStore(_) => return Some("check the path; `everstep demo` makes a store to look at".into()),
+            Self::NoInstance(_, url) => return Some(format!("`everstep list {url}` shows which there are")),
+            Self::Silent(_) | Self::Other(_) => return None,
+        }) else {
+            return None;
+        };
+        Some(match error {
+            Store::Locked { pid: Some(pid), .. } => format!(
+                "a store belongs to one process at a time; stop process {pid}, or look at a backup that it makes"
+            ),
+            Store::Locked { pid: None, .. } => "a store belongs to one process at a time; stop the other one".into(),
+            Store::InvalidUrl { .. } | Store::UnknownScheme { .. } => "a store is `./data` or `sled:./data`".into(),
+            Store::BehindWatermark { .. } | Store::DifferentPast { .. } | Store::NoWatermark { .. } => {
+                "restore a backup, or see `everstep accept-loss --help`".into()
+            }
+            Store::Corrupt(_) | Store::Decode { .. } | Store::InvalidKey(_) => {
+                "`everstep verify` lists everything that is wrong with the store".into()
+            }
+            Store::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                "opening a store writes to its directory; copy it to where you may write".into()
+            }
+            Store::Io { source, .. } if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                "opening a store writes to its directory; copy it to where you may write".into()
+            }
+            _ => return None,
+        })
+    }
+
+    /// Says it, and gives the exit code.
+    pub(crate) fn tell(&self, as_json: bool) -> ExitCode {
+        let (code, message, help) = (self.code(), self.message(), self.help());
+        let page = code.map(|code| format!("{}/blob/main/docs/errors/{code}.md", env!("CARGO_PKG_REPOSITORY")));
+        if as_json {
+            let error = json!({"code": code, "message": message, "help": help, "page": page});
+            anstream::eprintln!("{}", json!({"error": error}));
+            return self.exit().into();
+        }
+        let code = code.map(|code| format!(" {code}")).unwrap_or_default();
+        anstream::eprintln!("{}: {message}", paint::bad(&format!("error{code}")));
+        if let Some(help) = help {
+            anstream::eprintln!("  {}: {help}", paint::strong("help"));
+        }
+        if let Some(page) = page {
+            anstream::eprintln!("  {}: {page}", paint::strong("more"));
+        }
+        self.exit().into()
+    }
+}
+
+impl From<everstep::Error> for Problem {
+    fn from(error: everstep::Error) -> Self {
+        Self::Everstep(error)
+    }
+}
+
+impl From<storage::Error> for Problem {
+    fn from(error: storage::Error) -> Self {
+        Self::Everstep(error.into())
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::Silent(Exit::Done);
+        }
+        Self::Other(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Problem {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Other(error.to_string())
+    }
+}

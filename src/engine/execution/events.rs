@@ -1,0 +1,92 @@
+//! Events: telling topics of what is published, who waits, and who does no more.
+
+use crate::clock::Millis;
+use crate::engine::execution::Execution;
+use crate::engine::message::Message as _;
+use crate::engine::request::{OutsideRequest, PublishRequest, Until};
+use crate::engine::topic::{Event, Note, Waiter, is_topic, topic_of};
+use crate::ids::MessageId;
+use crate::location::Location;
+use crate::storage::record::{Content, EntryKind, Message, Parcel};
+
+impl Execution {
+    /// An event that the code publishes: complete as soon as it is durably on its way.
+    pub(crate) fn begin_publish(&mut self, location: Location, request: PublishRequest, now: Millis) {
+        let PublishRequest {
+            topic,
+            payload,
+            to_one,
+            keep_ms,
+        } = request;
+        let id = self.derive(&location, "event");
+        let event = Event {
+            payload,
+            to_one,
+            expires_at_ms: now.saturating_add(keep_ms),
+        };
+        self.tell_topic(topic_of(topic).as_str(), id.clone(), &Note::Published(event), now);
+        let topic = topic.to_owned();
+        self.finished.push((location, EntryKind::Publish { topic, id }));
+    }
+
+    /// A wait for an event. The topic is told once, in the commit that records it.
+    pub(crate) fn begin_event(&mut self, location: Location, topic: &str, until: Option<Until>, now: Millis) {
+        let kind = EntryKind::Event {
+            topic: topic.to_owned(),
+            until_ms: None,
+            decided: None,
+        };
+        let id = self.derive(&location, "wait");
+        if let Some(entry) = self.begin_outside(location, OutsideRequest { kind, until }, now) {
+            let waiter = self.waiter(self.state.run, entry);
+            self.tell_topic(topic_of(topic).as_str(), id, &Note::Waits(waiter), now);
+        }
+    }
+
+    /// Nobody waits here any more. If it was for an event, the topic is told: whatever it has handed over by then and
+    /// was not taken goes to the next one who waits. Told once, since replay comes by here again.
+    pub(crate) fn give_up_event(&mut self, location: &Location, now: Millis) {
+        let given_up = self.journal.lock().give_up_event(location);
+        let Some((entry, topic)) = given_up else { return };
+        match self.farewell(now).to_topic(location, entry, &topic, &self.codecs) {
+            Ok(told) => self.outbox.extend([told]),
+            Err(error) => tracing::error!(topic, %error, "a topic could not be told"),
+        }
+    }
+
+    /// Tells a topic whether what it had handed over was taken.
+    pub(crate) fn acknowledge(&mut self, message: &Message, taken: bool, now: Millis) {
+        let (Some(from), Content::Settled { run, entry, .. }) = (&message.from, &message.content) else {
+            return;
+        };
+        if is_topic(from) {
+            let waiter = self.waiter(*run, *entry);
+            let note = if taken {
+                Note::Taken(waiter)
+            } else {
+                Note::Returned(waiter)
+            };
+            let answer = MessageId::new(format!("{}-{taken}", message.id)).expect("an id and a word are an id");
+            self.tell_topic(from, answer, &note, now);
+        }
+    }
+
+    fn waiter(&self, run: u32, entry: u64) -> Waiter {
+        let instance = self.namespace.instance().to_string();
+        Waiter { instance, run, entry }
+    }
+
+    fn tell_topic(&mut self, topic: &str, id: MessageId, note: &Note, now: Millis) {
+        let payload = match self.codecs.pack(note) {
+            Ok(payload) => payload,
+            Err(error) => {
+                tracing::error!(topic, %error, "a topic could not be told");
+                return;
+            }
+        };
+        let (bytes, name) = (payload.bytes.len(), Note::NAME.to_owned());
+        let message = self.own_message(id, Content::Told { name, payload }, now);
+        let dead_letter = false;
+        self.outbox.put(topic, bytes, Parcel::Message { message, dead_letter });
+    }
+}

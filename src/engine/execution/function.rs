@@ -1,0 +1,152 @@
+//! The live function: polled to rest, and watched for who wakes it.
+//!
+//! What a function awaits comes from its context. Something else (a timer of the executor, a channel that a step
+//! writes to) would wake it at a moment that no replay could find again. It is noticed by who wakes: operations of the
+//! context, and what parts of the function tell each other, wake during a poll or a delivery; the rest of the world
+//! does not. Such a wait ends the instance with a misuse, as does one that nothing can ever end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use tracing::{Dispatch, Span, dispatcher};
+
+use crate::engine::divergence::Divergence;
+use crate::engine::error::{Misuse, Result, WorkflowError};
+use crate::engine::execution::{Execution, steps};
+use crate::engine::journal::SharedJournal;
+use crate::engine::polling::Token;
+use crate::storage::payload::Payload;
+use crate::storage::record::{Failure, FailureKind};
+
+impl Execution {
+    /// Polls as far as it gets. A function that waits for what replay could not repeat, or that has become too large,
+    /// has come to its end.
+    pub(super) fn advance_or_refuse(&mut self) -> Result<Option<Result<Payload, WorkflowError>>, Divergence> {
+        let foreign = self.woken.foreign.load(Ordering::Acquire);
+        let ended = self.advance()?;
+        let mut journal = self.journal.lock();
+        if let (None, Some(exceeded)) = (&ended, journal.exceeded.take()) {
+            return Ok(Some(Err(Failure::from(exceeded).into())));
+        }
+        if foreign || (ended.is_none() && !journal.is_waiting()) {
+            return Ok(Some(Err(Failure::from(Misuse::ForeignWait).into())));
+        }
+        drop(journal);
+        match ended {
+            None => self.has_failed_before(),
+            ended => Ok(ended),
+        }
+    }
+
+    /// Polls to rest, delivers the next completion, and so on until nothing is left to deliver.
+    pub(crate) fn advance(&mut self) -> Result<Option<Result<Payload, WorkflowError>>, Divergence> {
+        let _polling = self.woken.token.poll_here();
+        loop {
+            let poll = self.poll_to_rest();
+            let mut journal = self.journal.lock();
+            let poll = match journal.misused.clone() {
+                Some(misuse) => Poll::Ready(Err(misuse.into())),
+                None => poll,
+            };
+            if poll.is_ready() {
+                journal.expect_nothing_unasked(true);
+            } else if journal.divergence.is_none() && journal.deliver_next() {
+                continue;
+            } else {
+                journal.expect_nothing_unasked(false);
+            }
+            return match (journal.divergence.take(), poll) {
+                (Some(divergence), _) => Err(divergence),
+                (None, Poll::Ready(result)) => Ok(Some(result)),
+                (None, Poll::Pending) => Ok(None),
+            };
+        }
+    }
+
+    /// At rest: pending, and not woken by itself meanwhile. A combinator that yields is polled again. A panic is the
+    /// end of the function, with that failure.
+    fn poll_to_rest(&mut self) -> Poll<Result<Payload, WorkflowError>> {
+        let waker = Waker::from(Arc::clone(&self.woken));
+        let mut context = Context::from_waker(&waker);
+        self.journal.lock().begin_poll();
+        loop {
+            self.woken.own.store(false, Ordering::Release);
+            let silent = self.journal.lock().is_silent();
+            let span = (!silent).then(|| self.span());
+            let mut poll = || self.function.as_mut().poll(&mut context);
+            let function = AssertUnwindSafe(|| match span {
+                Some(span) => span.in_scope(poll),
+                // What the code has logged on its way here before, it does not log again.
+                None => dispatcher::with_default(&Dispatch::none(), &mut poll),
+            });
+            match catch_unwind(function) {
+                Ok(Poll::Pending) if self.woken.own.load(Ordering::Acquire) => {}
+                Ok(poll) => return poll,
+                Err(panic) => {
+                    let failure = Failure::new(FailureKind::Panicked, steps::panic_text(&*panic));
+                    return Poll::Ready(Err(failure.into()));
+                }
+            }
+        }
+    }
+
+    /// The span of this stay in memory. It begins when replay has caught up.
+    pub(crate) fn span(&mut self) -> Span {
+        let (origin, run) = (&self.origin, self.state.run);
+        let instance = self.namespace.instance();
+        let begin = || tracing::info_span!("instance", %instance, workflow = origin.workflow, run);
+        self.span.get_or_insert_with(begin).clone()
+    }
+
+    /// Where the code is: a handle for whoever watches it from another thread.
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
+        Whereabouts(self.journal.clone())
+    }
+}
+
+/// Where the code of an instance is, for whoever watches it.
+#[derive(Debug, Clone)]
+pub(crate) struct Whereabouts(SharedJournal);
+
+impl Whereabouts {
+    /// The path of what the code asked for last; none if it has asked for nothing yet. Safe to call while the function
+    /// is being polled: the journal is never held while user code runs.
+    pub(crate) fn last_asked(&self) -> Option<String> {
+        let journal = self.0.lock();
+        journal.last_asked.as_ref().map(|location| journal.names.path(location))
+    }
+}
+
+/// Notices who wakes the function.
+#[derive(Debug)]
+pub(super) struct Woken {
+    token: Token,
+    /// It woke itself, or was woken by what was delivered to it.
+    own: AtomicBool,
+    /// It was woken from outside.
+    foreign: AtomicBool,
+}
+
+impl Woken {
+    pub(super) fn new(token: Token) -> Self {
+        Self {
+            token,
+            own: AtomicBool::new(false),
+            foreign: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let own = self.token.is_polled_here();
+        let flag = if own { &self.own } else { &self.foreign };
+        flag.store(true, Ordering::Release);
+    }
+}

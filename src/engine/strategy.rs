@@ -1,0 +1,159 @@
+//! What follows when a workflow fails, and how long it may take.
+
+use std::time::Duration;
+
+use crate::clock::Millis;
+use crate::config::Bounds;
+use crate::engine::retry::Next;
+use crate::engine::retry::{Backoff, Retry};
+use crate::storage::record::{Failure, FailureKind};
+
+/// What becomes of an instance whose function failed, when it is not tried again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// What it did is undone, and it ends; a parent that awaits it is told, and may catch the failure.
+    #[default]
+    Compensate,
+    /// The same, and a parent that has not let it go fails with it, whether it awaits it at that moment or not: what it
+    /// waits for ends with the failure, its other children are closed, and what it did is undone. It can clean up, but
+    /// not catch it.
+    Cascade,
+    /// The same, and the parent goes on: the failure is recorded with the child and goes no further. A parent that
+    /// awaits it is given `()`, or `None` where the child returns an option; a child that has to return something else
+    /// leaves nothing to go on with, and its failure comes as an error all the same.
+    Ignore,
+    /// It is kept as it is, for inspection: nothing is undone, and an operator lets it go on.
+    Quarantine,
+}
+
+/// How a workflow is run as a whole: retries, failure strategy, deadline.
+///
+/// ```
+/// use std::time::Duration;
+/// use everstep::{Policy, Strategy};
+///
+/// let policy = Policy::new()
+///     .retries(3)
+///     .delay(Duration::from_secs(1))
+///     .strategy(Strategy::Quarantine)
+///     .deadline(Duration::from_secs(30 * 24 * 60 * 60));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    pub(crate) retry: Option<Retry>,
+    pub(crate) strategy: Strategy,
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) queue: Option<&'static str>,
+    /// Changes what holds for all.
+    pub(crate) bounds: Option<fn(&mut Bounds)>,
+}
+
+impl Policy {
+    /// No retries, what was done is undone, no deadline.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Runs after the first. Each begins from the start, after what the one before it did was undone.
+    ///
+    /// A failure that is marked as critical or as one to roll back, a cancellation, a deadline and a misuse are final
+    /// all the same.
+    #[must_use]
+    pub fn retries(self, retries: u32) -> Self {
+        self.retry(|retry| retry.attempts = retries.saturating_add(1))
+    }
+
+    /// The wait before the second run; it doubles from run to run, up to a minute or to this, whichever is longer.
+    #[must_use]
+    pub fn delay(self, delay: Duration) -> Self {
+        self.retry(|retry| {
+            retry.delay = delay;
+            retry.delay_max = retry.delay_max.max(delay);
+        })
+    }
+
+    /// How the waits between runs grow.
+    #[must_use]
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        self.retry(|retry| retry.backoff = backoff)
+    }
+
+    /// What follows a failure that is not tried again.
+    #[must_use]
+    pub fn strategy(self, strategy: Strategy) -> Self {
+        Self { strategy, ..self }
+    }
+
+    /// How long an instance may take, from its start, over all its runs. When the time is over no step and no retry
+    /// begins, what waits ends with [`FailureKind::DeadlineExceeded`], and what was done is undone.
+    ///
+    /// [`FailureKind::DeadlineExceeded`]: crate::storage::record::FailureKind::DeadlineExceeded
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        let deadline = Some(deadline);
+        Self { deadline, ..self }
+    }
+
+    /// How much an instance may hold, where that differs from what the runtime is configured with.
+    ///
+    /// ```
+    /// use everstep::Policy;
+    ///
+    /// let policy = Policy::new().bounds(|bounds| bounds.history_entries_max = 1_000);
+    /// ```
+    #[must_use]
+    pub fn bounds(self, change: fn(&mut Bounds)) -> Self {
+        let bounds = Some(change);
+        Self { bounds, ..self }
+    }
+
+    /// The queue that its steps go through, unless they name one themselves. What a queue may do at once, and in a time,
+    /// the [configuration](crate::Config::queue_attempts_max) says; without that it means nothing.
+    #[must_use]
+    pub fn queue(self, queue: &'static str) -> Self {
+        let queue = Some(queue);
+        Self { queue, ..self }
+    }
+
+    /// When an instance runs out of time that begins then.
+    pub(crate) fn deadline_at_ms(&self, begin_at_ms: Millis) -> Option<Millis> {
+        let millis = u64::try_from(self.deadline?.as_millis()).unwrap_or(Millis::MAX);
+        Some(begin_at_ms.saturating_add(millis))
+    }
+
+    fn retry(mut self, set: impl FnOnce(&mut Retry)) -> Self {
+        let mut retry = self.retry.take().unwrap_or_default();
+        set(&mut retry);
+        self.retry = Some(retry);
+        self
+    }
+
+    /// The wait before the next run, or none if there is not going to be one.
+    pub(crate) fn next_run(&self, runs_failed: u32, failure: &Failure, seed: u64) -> Option<Duration> {
+        if is_final(failure) {
+            return None;
+        }
+        // Whether it is worth it was decided above; a step that gave up is reason enough to begin again.
+        let worth_it = failure.clone().of_kind(FailureKind::Error);
+        match self.retry.as_ref()?.next(runs_failed, &worth_it, seed) {
+            Next::After(wait) => Some(wait),
+            Next::Exhausted | Next::NotWorthIt => None,
+        }
+    }
+}
+
+/// Whether beginning from the start could not go better, or was not asked for.
+fn is_final(failure: &Failure) -> bool {
+    let of_itself = matches!(
+        failure.kind,
+        FailureKind::Critical
+            | FailureKind::Rollback
+            | FailureKind::Cancelled
+            | FailureKind::DeadlineExceeded
+            | FailureKind::Misuse
+            | FailureKind::Limit
+            | FailureKind::Terminated
+    );
+    of_itself || failure.branches.iter().any(|(_, failure)| is_final(failure))
+}

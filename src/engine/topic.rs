@@ -1,0 +1,160 @@
+//! A topic: a built-in workflow that keeps events until somebody waits for them, and those who wait until there is one.
+//!
+//! Whoever publishes or waits sends it a note. Notes are taken in the order in which they came, so there is no moment
+//! between looking and waiting in which an event could be lost. What is kept, and how it is handed out, is in `board.rs`.
+
+mod board;
+mod lent;
+mod queue;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Millis;
+use crate::config::Bounds;
+use crate::engine::context::Ctx;
+use crate::engine::error::{Result, ok};
+use crate::engine::message::Message;
+use crate::engine::verbs::{Loop, SendTo};
+use crate::engine::workflow::{Accepts, Workflow};
+use crate::ids::InstanceId;
+use crate::limits::{TOPIC_BOARD_BYTES_MAX, TOPIC_NOTES_MAX};
+use crate::storage::payload::Payload;
+use crate::storage::record::{Content, Decided, Failure, FailureKind, Origin, Reach, Secret};
+
+use board::Board;
+
+/// What the ids of topics begin with. Nobody can take such an id.
+const PREFIX: &str = "__topic ";
+
+/// What a topic is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Note {
+    /// There is an event.
+    Published(Event),
+    /// Somebody waits for one.
+    Waits(Waiter),
+    /// Somebody does so no more.
+    GaveUp(Waiter),
+    /// Somebody has what was handed to it.
+    Taken(Waiter),
+    /// What was handed to somebody was not taken.
+    Returned(Waiter),
+}
+
+impl Message for Note {
+    const NAME: &'static str = "__note";
+}
+
+/// Something that was published.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Event {
+    pub(crate) payload: Payload,
+    /// Whether only one of those who wait gets it.
+    pub(crate) to_one: bool,
+    /// When it is too old to be delivered.
+    pub(crate) expires_at_ms: Millis,
+}
+
+/// An operation that waits for an event.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(from = "(String, u32, u64)")]
+pub(crate) struct Waiter {
+    pub(crate) instance: String,
+    pub(crate) run: u32,
+    pub(crate) entry: u64,
+}
+
+impl Waiter {
+    /// How much room it takes at most.
+    fn bytes(&self) -> usize {
+        self.instance.len() + 32
+    }
+}
+
+// Without the names of its fields: a topic has thousands of these in one value.
+impl Serialize for Waiter {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        (&self.instance, self.run, self.entry).serialize(serializer)
+    }
+}
+
+impl From<(String, u32, u64)> for Waiter {
+    fn from((instance, run, entry): (String, u32, u64)) -> Self {
+        Self { instance, run, entry }
+    }
+}
+
+/// The workflow behind every topic.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Topic;
+
+impl Accepts<Note> for Topic {}
+
+impl Workflow for Topic {
+    const NAME: &'static str = "__topic";
+    type Input = ();
+    type Output = ();
+
+    async fn run(ctx: Ctx<Self>, (): ()) -> Result<()> {
+        let events = ctx.repeat(
+            "events",
+            Board::default(),
+            |ctx: Ctx<Self>, mut board: Board| async move {
+                let handed = if board.is_spreading() {
+                    board.spread()
+                } else {
+                    let notes = ctx.receive_many::<Note>(TOPIC_NOTES_MAX).await?;
+                    board.take(notes, ctx.scope().now_ms())
+                };
+                let told = handed.into_iter().map(|(waiter, event)| hand(&ctx, waiter, event));
+                futures_util::future::try_join_all(told).await?;
+                ok(Loop::<Board, ()>::Continue(board))
+            },
+        );
+        events.commit_interval(1).history_every(1).history_keep(0).await
+    }
+}
+
+/// Hands an event to who waits for it; none if the topic has no room for another one who waits.
+fn hand(ctx: &Ctx<Topic>, waiter: Waiter, event: Option<Payload>) -> SendTo {
+    let full = || Failure::new(FailureKind::Limit, "too many wait for this event");
+    let content = Content::Settled {
+        run: waiter.run,
+        entry: waiter.entry,
+        decided: event.map_or_else(|| Decided::Failed(full()), Decided::Completed),
+        reach: Reach::Waiting,
+    };
+    SendTo::new(ctx.scope(), InstanceId::internal(waiter.instance), Ok(content))
+}
+
+/// The bounds of a topic: its board is one value, larger than one of a user may be.
+pub(crate) fn bounds(workflow: &str, bounds: Bounds) -> Bounds {
+    let payload_bytes_max = if workflow == Topic::NAME {
+        TOPIC_BOARD_BYTES_MAX
+    } else {
+        bounds.payload_bytes_max
+    };
+    Bounds {
+        payload_bytes_max,
+        ..bounds
+    }
+}
+
+/// The instance that keeps the events of a name.
+pub(crate) fn topic_of(name: &str) -> InstanceId {
+    InstanceId::internal(format!("{PREFIX}{name}")).unwrap_or_else(|_| {
+        // A name that is no id, or too long for one.
+        let digest = xxhash_rust::xxh3::xxh3_128(name.as_bytes());
+        InstanceId::internal(format!("{PREFIX}#{digest:032x}")).expect("hexadecimal digits are an id")
+    })
+}
+
+/// Whether an id is that of a topic.
+pub(crate) fn is_topic(instance: &str) -> bool {
+    instance.starts_with(PREFIX)
+}
+
+/// What a topic begins with, when it is first heard of. Nobody can guess `secret`.
+pub(crate) fn origin(now: Millis, secret: Secret) -> Origin {
+    Origin::new(Topic::NAME, Topic::VERSION, now, secret)
+}

@@ -1,0 +1,171 @@
+//! `ctx.compensate` and `ctx.checkpoint`: what is done when the workflow fails.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::duration::{IntoDuration, InvalidDuration};
+use crate::engine::context::Ctx;
+use crate::engine::error::Misuse;
+use crate::engine::request::StepOptions;
+use crate::engine::retry::{Backoff, Retry};
+use crate::engine::scope::Scope;
+use crate::engine::undo::{IntoUndo, Undo};
+use crate::engine::witness::CallSite;
+use crate::location::Location;
+use crate::storage::record::{EntryKind, Failure};
+
+/// A compensation that was registered: it may be told how to be tried.
+pub struct Compensation {
+    scope: Scope,
+    location: Option<Location>,
+}
+
+impl<W> Ctx<W> {
+    /// Registers what undoes something. If the workflow fails, and only then, `undo` is called with `input`.
+    ///
+    /// What was registered, and [rollbacks](crate::Step::rollback) of steps, run one after the other in the reverse
+    /// order of what was done, each tried by its own options (three attempts unless they say otherwise), and all of
+    /// them even if one fails. Neither a cancellation nor a deadline reaches them.
+    ///
+    /// A name that is taken, or a context that is used outside of its workflow, ends the workflow with that mistake.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// async fn release(hold: u32) -> Result<()> {
+    ///     println!("released {hold}");
+    ///     ok(())
+    /// }
+    ///
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
+    /// let hold = ctx.step("reserve", || async { ok(7_u32) }).await?;
+    /// ctx.compensate("release", hold, release).retries(10).timeout("30s");
+    /// # ok(()) }
+    /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "the caller is done with it")]
+    #[track_caller]
+    pub fn compensate<T, Arguments>(&self, name: &str, input: T, undo: impl IntoUndo<T, Arguments>) -> Compensation
+    where
+        T: Serialize + DeserializeOwned + 'static,
+    {
+        let scope = self.scope().clone();
+        let undo = Undo::new(undo, scope.codecs().clone());
+        match register(&scope, name, &input, undo, std::panic::Location::caller()) {
+            Ok(location) => {
+                let location = Some(location);
+                Compensation { scope, location }
+            }
+            Err(failure) => {
+                scope.journal().lock().misused.get_or_insert(failure);
+                let location = None;
+                Compensation { scope, location }
+            }
+        }
+    }
+
+    /// From here on, what this iteration of a loop does can be undone; what the iterations before it did no longer.
+    ///
+    /// A loop may have more iterations than anyone can remember, so in a loop a [compensation](Ctx::compensate) or a
+    /// [rollback](crate::Step::rollback) needs a checkpoint before it, in the same iteration. The last iteration that
+    /// made one takes part in the undoing, also when the loop is over. Elsewhere a checkpoint changes nothing.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Loop, Result, Workflow, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
+    /// let body = |ctx: Ctx<W>, room: u32| async move {
+    ///     ctx.checkpoint("booking")?;
+    ///     let book = move || async move { ok(room) };
+    ///     ctx.step("book", book).rollback(|room: u32| async move { ok(println!("gave back {room}")) }).await?;
+    ///     ok(if room == 9 { Loop::Break(()) } else { Loop::Continue(room + 1) })
+    /// };
+    /// ctx.repeat("rooms", 1, body).await?;
+    /// # ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn checkpoint(&self, name: &str) -> Result<(), Failure> {
+        let mut journal = self.scope().journal().lock();
+        let location = journal.locate(self.scope().location(), name)?;
+        journal.know(&location, "checkpoint", std::panic::Location::caller())?;
+        if !journal.entries.contains_key(&location) {
+            journal.note(&location, EntryKind::Checkpoint);
+        }
+        journal.mark_iterations(self.scope().location());
+        Ok(())
+    }
+}
+
+fn register<T: Serialize>(
+    scope: &Scope,
+    name: &str,
+    input: &T,
+    undo: Undo,
+    call_site: CallSite,
+) -> Result<Location, Failure> {
+    let input = scope.codecs().pack(input)?;
+    let mut journal = scope.journal().lock();
+    let location = journal.locate(scope.location(), name)?;
+    journal.know(&location, "compensation", call_site)?;
+    journal.register(&location, undo)?;
+    if !journal.entries.contains_key(&location) {
+        let (seen, decided) = (journal.seen, None);
+        journal.note(&location, EntryKind::Compensation { input, seen, decided });
+    }
+    Ok(location)
+}
+
+impl Compensation {
+    fn option(self, set: impl FnOnce(&mut StepOptions)) -> Self {
+        if let Some(location) = &self.location
+            && let Some(undo) = self.scope.journal().lock().registered(location)
+        {
+            set(&mut undo.options);
+        }
+        self
+    }
+
+    fn duration(&self, duration: Result<std::time::Duration, InvalidDuration>) -> Option<std::time::Duration> {
+        let misuse = match duration {
+            Ok(duration) => return Some(duration),
+            Err(error) => Failure::from(Misuse::from(error)),
+        };
+        self.scope.journal().lock().misused.get_or_insert(misuse);
+        None
+    }
+
+    /// Attempts in all, the first included.
+    pub fn attempts(self, attempts: u32) -> Self {
+        self.option(|options| options.retry.attempts = attempts.max(1))
+    }
+
+    /// Attempts after the first.
+    pub fn retries(self, retries: u32) -> Self {
+        self.attempts(retries.saturating_add(1))
+    }
+
+    /// The wait before the second attempt.
+    pub fn delay(self, delay: impl IntoDuration) -> Self {
+        let delay = self.duration(delay.into_duration());
+        self.option(|options| options.retry.delay = delay.unwrap_or(options.retry.delay))
+    }
+
+    /// How waits grow.
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        self.option(|options| options.retry.backoff = backoff)
+    }
+
+    /// Everything about retries at once.
+    pub fn retry(self, retry: Retry) -> Self {
+        self.option(|options| options.retry = retry)
+    }
+
+    /// How long an attempt may take. One that takes longer is cancelled, and counts as failed.
+    pub fn timeout(self, timeout: impl IntoDuration) -> Self {
+        let timeout = self.duration(timeout.into_duration());
+        self.option(|options| options.timeout = timeout)
+    }
+}
+
+impl std::fmt::Debug for Compensation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compensation").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! `ctx.publish` and `ctx.wait_event`: something that any number of instances may wait for.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use crate::clock::Millis;
+use crate::duration::{IntoDuration, InvalidDuration};
+use crate::engine::context::Ctx;
+use crate::engine::message::Message;
+use crate::engine::operation::{Operation, Place};
+use crate::engine::request::{PublishRequest, Request, Until};
+use crate::limits::EVENT_BYTES_MAX;
+use crate::storage::payload::Payload;
+use crate::storage::record::{Decided, EntryKind, Failure, FailureKind};
+
+/// How long an event is kept that nobody waits for, unless said otherwise.
+pub(crate) const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// An event that is being published; await it.
+#[must_use = "nothing is published until it is awaited"]
+pub struct Publish {
+    operation: Operation,
+    topic: &'static str,
+    payload: Result<Payload, Failure>,
+    to_one: bool,
+    keep: Result<Duration, InvalidDuration>,
+}
+
+/// A wait for an event; await it.
+#[must_use = "nothing is waited for until it is awaited"]
+pub struct WaitEvent<E> {
+    operation: Operation,
+    until: Result<Option<Until>, InvalidDuration>,
+    event: PhantomData<fn() -> E>,
+}
+
+impl<W> Ctx<W> {
+    /// Publishes an event: everyone gets it who waits for its type with [`Ctx::wait_event`]. If nobody does, it is kept
+    /// for a day, or as long as [said](Publish::keep), for the next one who does.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Message, Result, ok};
+    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct PriceChanged { to: u32 }
+    /// # async fn example<W>(ctx: Ctx<W>) -> Result<()> {
+    /// ctx.publish(PriceChanged { to: 7 }).keep("1h").await?;
+    /// let change: PriceChanged = ctx.wait_event().timeout("7d").await?;
+    /// # ok(()) }
+    /// ```
+    #[expect(clippy::needless_pass_by_value, reason = "an event that was published is gone")]
+    #[track_caller]
+    pub fn publish<E: Message>(&self, event: E) -> Publish {
+        let operation = Operation::new(self.scope().clone(), Place::Next("publish"));
+        let payload = operation.codecs().pack(&event).map_err(Failure::from);
+        Publish {
+            operation,
+            topic: E::NAME,
+            payload: payload.and_then(|payload| event_fits(&payload).map(|()| payload)),
+            to_one: false,
+            keep: Ok(KEPT),
+        }
+    }
+
+    /// Waits for an event of a type: one that is kept, or the next.
+    #[track_caller]
+    pub fn wait_event<E: Message>(&self) -> WaitEvent<E> {
+        WaitEvent {
+            operation: Operation::new(self.scope().clone(), Place::Next(E::NAME)),
+            until: Ok(None),
+            event: PhantomData,
+        }
+    }
+}
+
+impl Publish {
+    /// Only one of those who wait gets it: the one who has waited longest.
+    pub fn to_one(mut self) -> Self {
+        self.to_one = true;
+        self
+    }
+
+    /// Keeps it so long for somebody to wait for it; with a time of zero only those get it who wait already.
+    pub fn keep(mut self, time: impl IntoDuration) -> Self {
+        self.keep = time.into_duration();
+        self
+    }
+}
+
+impl<E: Message> WaitEvent<E> {
+    /// Gives up with an error after this long. An event that is there wins over a time that is over.
+    pub fn timeout(mut self, timeout: impl IntoDuration) -> Self {
+        self.until = timeout.into_duration().map(|timeout| Some(Until::After(timeout)));
+        self
+    }
+}
+
+impl Future for Publish {
+    type Output = Result<(), Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let payload = match &this.payload {
+            Ok(payload) => payload,
+            Err(failure) => return Poll::Ready(Err(failure.clone())),
+        };
+        let (topic, to_one, keep) = (this.topic, this.to_one, &this.keep);
+        let request = || {
+            let keep = keep.clone()?;
+            Ok(Request::Publish(PublishRequest {
+                topic,
+                payload: payload.clone(),
+                to_one,
+                keep_ms: Millis::try_from(keep.as_millis()).unwrap_or(Millis::MAX),
+            }))
+        };
+        ready!(this.operation.poll_with(cx, request))?;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<E: Message> Future for WaitEvent<E> {
+    type Output = Result<E, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let until = &this.until;
+        let request = || Ok(Request::Event(E::NAME, until.clone()?));
+        let kind = ready!(this.operation.poll_with(cx, request))?;
+        let EntryKind::Event { decided, .. } = kind else {
+            unreachable!("a wait for an event is delivered as one");
+        };
+        let payload = match decided {
+            Some(Decided::Completed(payload)) => Ok(payload),
+            Some(Decided::Failed(failure)) => Err(failure),
+            None => Err(Failure::timed_out("no event came in time")),
+        };
+        let payload = payload.map_err(|failure| failure.at(this.operation.path()))?;
+        let event = this.operation.codecs().unpack(&payload);
+        Poll::Ready(event.map_err(|error| Failure::from(error).at(this.operation.path())))
+    }
+}
+
+/// Whether an event is small enough to be published.
+fn event_fits(payload: &Payload) -> Result<(), Failure> {
+    let length = payload.bytes.len();
+    if length <= EVENT_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("an event has at most {EVENT_BYTES_MAX} bytes, this has {length}");
+    Err(Failure::new(FailureKind::Limit, message))
+}

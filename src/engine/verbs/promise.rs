@@ -1,0 +1,121 @@
+//! `ctx.promise`: something that the outside world decides.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+
+use serde::de::DeserializeOwned;
+
+use crate::duration::{IntoDuration, InvalidDuration};
+use crate::engine::context::Ctx;
+use crate::engine::error::Misuse;
+use crate::engine::operation::{Operation, Place};
+use crate::engine::request::{OutsideRequest, Request, Until};
+use crate::engine::token::PromiseToken;
+use crate::storage::record::{Decided, EntryKind, Failure};
+
+/// Something that the outside world decides. Give its token away, then await it.
+#[must_use = "a promise is for waiting: await it"]
+pub struct Promise<T> {
+    operation: Operation,
+    token: PromiseToken,
+    until: Result<Option<Until>, InvalidDuration>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<W> Ctx<W> {
+    /// Makes a promise: a token that can be given to a person, a web hook, another system, and that decides once what
+    /// awaiting the promise gives. It can be decided before it is awaited.
+    ///
+    /// The promise is durable before anything that follows has an effect: nobody can come with a token that a crash
+    /// has made unknown.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # async fn ask_by_mail(token: String) -> Result<()> { ok(()) }
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
+    /// let consent = ctx.promise::<bool>("consent")?;
+    /// let token = consent.token();
+    /// ctx.step("ask", move || ask_by_mail(token.clone())).await?;
+    /// if consent.timeout("7d").await? {
+    ///     // ...
+    /// }
+    /// # ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn promise<T: DeserializeOwned>(&self, name: &str) -> Result<Promise<T>, Failure> {
+        let kind = EntryKind::Promise {
+            until_ms: None,
+            decided: None,
+        };
+        let request = Request::Outside(OutsideRequest {
+            kind: kind.clone(),
+            until: None,
+        });
+        let mut operation = Operation::new(self.scope().clone(), Place::Named(name.to_owned()));
+        let entry = operation.begin(request, kind)?;
+        let facts = self.scope().facts();
+        // A run that a reset began goes on with the promises of the one before, under the tokens that were given away.
+        let token = PromiseToken::new(facts.instance.clone(), facts.secret, facts.drawn_in, entry);
+        Ok(Promise {
+            operation,
+            token,
+            until: Ok(None),
+            value: PhantomData,
+        })
+    }
+}
+
+impl<T> Promise<T> {
+    /// What decides the promise, as text.
+    pub fn token(&self) -> String {
+        self.token.to_string()
+    }
+
+    /// Gives up with an error this long after it is first awaited. A decision that is there wins over a time that is
+    /// over.
+    pub fn timeout(mut self, timeout: impl IntoDuration) -> Self {
+        self.until = timeout.into_duration().map(|timeout| Some(Until::After(timeout)));
+        self
+    }
+
+    /// Gives up with an error at this time.
+    pub fn until(mut self, time: SystemTime) -> Self {
+        self.until = Until::time(time).map(Some);
+        self
+    }
+}
+
+impl<T: DeserializeOwned> Future for Promise<T> {
+    type Output = Result<T, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let until = std::mem::replace(&mut self.until, Ok(None)).map_err(Misuse::from)?;
+        if let Some(until) = until {
+            self.operation.limit(until);
+        }
+        let kind = ready!(self.operation.poll_begun(cx))?;
+        let EntryKind::Promise { decided, .. } = kind else {
+            unreachable!("a promise is delivered as one");
+        };
+        let at = |failure: Failure| failure.at(self.operation.path());
+        Poll::Ready(match decided {
+            Some(Decided::Completed(payload)) => {
+                let value = self.operation.codecs().unpack(&payload);
+                value.map_err(|error| at(error.into()))
+            }
+            Some(Decided::Failed(failure)) => Err(at(failure)),
+            None => Err(at(Failure::timed_out("nobody decided it in time"))),
+        })
+    }
+}
+
+impl<T> std::fmt::Debug for Promise<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Promise")
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,301 @@
+//! `runtime.debounce`: of several starts with one key, only the last becomes an instance.
+
+use std::collections::BTreeMap;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::actor::{self, Shared};
+use crate::clock::Millis;
+use crate::duration::{IntoDuration, InvalidDuration};
+use crate::engine::debounce::{Debounce as Behind, Wanted, waiter_of};
+use crate::engine::target::Target;
+use crate::engine::{IntoWorkflow, Workflow};
+use crate::handle::exclusive::Decision;
+use crate::handle::look::{self, Seen};
+use crate::handle::start::{check_tags, whole_ms};
+use crate::handle::{AnyHandle, Error, Handle, Operated, Result, wait};
+use crate::ids::InstanceId;
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::storage::key::{Local, Meta};
+use crate::storage::payload::{Payload, PayloadError};
+use crate::storage::record::{Input, Origin, Status};
+use crate::storage::{self, Commit, Refusal};
+use crate::ulid;
+
+/// A key and a time to wait, without anything to start: say what with [`Debounce::starts`].
+#[must_use = "nothing is started until it is known what"]
+pub struct Debounce {
+    shared: Arc<Shared>,
+    key: String,
+    wait: std::result::Result<Duration, InvalidDuration>,
+}
+
+impl Debounce {
+    pub(crate) fn new(shared: Arc<Shared>, key: String, wait: impl IntoDuration) -> Self {
+        let wait = wait.into_duration();
+        Self { shared, key, wait }
+    }
+
+    /// Starts an instance of this workflow with this input, if no other start with the key comes before. Keys of
+    /// different workflows have nothing to do with each other.
+    #[expect(clippy::needless_pass_by_value, reason = "what an instance is started with is gone")]
+    pub fn starts<As, W: IntoWorkflow<As>>(
+        self,
+        _workflow: W,
+        input: <W::Workflow as Workflow>::Input,
+    ) -> Debouncing<W::Workflow> {
+        let Self { shared, key, wait } = self;
+        let input = shared.store.codecs().pack(&input);
+        Debouncing {
+            shared,
+            key,
+            wait,
+            at_most: Ok(None),
+            input,
+            version: W::Workflow::VERSION,
+            tags: BTreeMap::new(),
+            deadline: Ok(None),
+            workflow: PhantomData,
+        }
+    }
+}
+
+/// A start that waits for the last of several; await it. It is durable when that returns.
+#[must_use = "nothing is started until it is awaited"]
+pub struct Debouncing<W> {
+    shared: Arc<Shared>,
+    key: String,
+    wait: std::result::Result<Duration, InvalidDuration>,
+    at_most: std::result::Result<Option<Duration>, InvalidDuration>,
+    input: std::result::Result<Payload, PayloadError>,
+    version: u32,
+    tags: BTreeMap<String, String>,
+    deadline: std::result::Result<Option<Duration>, InvalidDuration>,
+    workflow: PhantomData<fn() -> W>,
+}
+
+impl<W: Workflow> Debouncing<W> {
+    /// However often it is replaced, it begins within this time of the first.
+    pub fn at_most(mut self, at_most: impl IntoDuration) -> Self {
+        self.at_most = at_most.into_duration().map(Some);
+        self
+    }
+
+    /// With a tag that listings can filter by.
+    pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.tags.insert(key.into(), value.into());
+        self
+    }
+
+    /// With this version of the code instead of the newest.
+    pub fn version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// To be done within this time, from when it begins; after that it fails.
+    pub fn deadline(mut self, deadline: impl IntoDuration) -> Self {
+        self.deadline = deadline.into_duration().map(Some);
+        self
+    }
+
+    /// Checks everything that can be wrong.
+    fn check(self) -> Result<Waiter> {
+        let Self { shared, key, .. } = self;
+        let Some(definition) = shared.definitions.get(W::NAME) else {
+            return Err(Error::Unregistered(W::NAME.to_owned()));
+        };
+        check_tags(&self.tags)?;
+        let input = self.input.map_err(storage::Error::from)?;
+        let (bytes, max) = (input.bytes.len(), MESSAGE_BYTES_MAX);
+        if bytes > max {
+            return Err(storage::Error::TooLarge { bytes, max }.into());
+        }
+        let policy = definition.policy.deadline_at_ms(0).map(Duration::from_millis);
+        let target = Target {
+            workflow: W::NAME.to_owned(),
+            version: self.version,
+            input,
+            tags: self.tags.into_iter().collect(),
+            deadline: self.deadline?.or(policy),
+        };
+        let (wait_ms, at_most_ms) = (whole_ms(self.wait?), self.at_most?.map(whole_ms));
+        let waiter = waiter_of(W::NAME, &key);
+        Ok(Waiter {
+            any: AnyHandle::new(shared, waiter),
+            target,
+            wait_ms,
+            at_most_ms,
+        })
+    }
+}
+
+impl<W: Workflow> IntoFuture for Debouncing<W> {
+    type Output = Result<Debounced<W>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let waiter = self.check()?;
+            let (instance, replaced) = waiter.put().await?;
+            let shared = Arc::clone(&waiter.any.shared);
+            Ok(Debounced {
+                handle: Handle::new(shared, InstanceId::new(instance)?),
+                waiter: waiter.any,
+                replaced,
+            })
+        })
+    }
+}
+
+/// A start that waits.
+#[derive(Debug, Clone)]
+pub struct Debounced<W> {
+    handle: Handle<W>,
+    waiter: AnyHandle,
+    replaced: bool,
+}
+
+impl<W: Workflow> Debounced<W> {
+    /// The id that the instance will have: the same for all starts that replace each other.
+    pub fn id(&self) -> &InstanceId {
+        self.handle.id()
+    }
+
+    /// Whether another one waited already, which it has taken the place of.
+    pub fn replaced(&self) -> bool {
+        self.replaced
+    }
+
+    /// Waits until the instance has begun. There is none before that.
+    pub async fn begun(&self) -> Result<Handle<W>> {
+        let AnyHandle { shared, instance } = &self.handle.any;
+        let is_there = || Ok(look::instance(shared, instance)?.map(|_| ()));
+        wait::until(shared, instance, is_there).await?;
+        Ok(self.handle.clone())
+    }
+
+    /// Takes back what waits under the key, whoever wanted it. What has begun goes on.
+    pub async fn cancel(&self, reason: impl Into<String>) -> Result<Operated> {
+        self.waiter.cancel(reason).await
+    }
+}
+
+/// What waits under a key, and what it is to become.
+struct Waiter {
+    any: AnyHandle,
+    target: Target,
+    wait_ms: Millis,
+    at_most_ms: Option<Millis>,
+}
+
+impl Waiter {
+    /// Makes it so. Tells the id of the instance to come, and whether it takes the place of another start.
+    async fn put(&self) -> Result<(String, bool)> {
+        let AnyHandle { shared, instance } = &self.any;
+        loop {
+            let now = shared.clock.now_ms();
+            let fresh = self.fresh(now);
+            let begin_at_ms = self.begin_at_ms(&fresh, now);
+            let origin = Origin::new(Behind::NAME, Behind::VERSION, now, shared.chance.draw());
+            let input = shared.store.codecs().pack(&fresh).map_err(storage::Error::from)?;
+            let commit = actor::start_commit(&shared.store, instance, &origin, input, Some(begin_at_ms));
+            match shared.store.commit(commit).await {
+                Ok(_) => {
+                    self.armed(begin_at_ms);
+                    return Ok((fresh.instance, false));
+                }
+                Err(storage::Error::Refused(Refusal::Exists)) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let (fresh, origin) = (&fresh, &origin);
+            match self.any.alone(|seen, now| self.decide(seen, now, fresh, origin)).await {
+                Ok(Some((instance, begin_at_ms, replaced))) => {
+                    self.armed(begin_at_ms);
+                    return Ok((instance, replaced));
+                }
+                // It has begun: in a moment it will have ended, and there is room for the next.
+                Ok(None) => match self.any.reached(Status::is_terminal).await {
+                    Ok(_) | Err(Error::Unknown(_) | Error::Deleted(_)) => {}
+                    Err(error) => return Err(error),
+                },
+                Err(Error::Unknown(_) | Error::Deleted(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What becomes of one that is there: it is replaced while it waits, and begins another run when it has ended.
+    fn decide(
+        &self,
+        seen: &Seen,
+        now: Millis,
+        fresh: &Wanted,
+        origin: &Origin,
+    ) -> Result<Decision<Option<(String, Millis, bool)>>> {
+        let AnyHandle { shared, instance } = &self.any;
+        let (namespace, codecs) = (shared.store.namespace(instance), shared.store.codecs());
+        if actor::begins_later(&seen.state, now) {
+            let before: Wanted = self.any.unpack(&seen.input)?;
+            let wanted = Wanted {
+                instance: before.instance,
+                since_ms: before.since_ms,
+                target: self.target.clone(),
+            };
+            let begin_at_ms = self.begin_at_ms(&wanted, now);
+            let state = seen.next(now, |state| state.alarm_at_ms = Some(begin_at_ms));
+            let input = codecs.pack(&wanted).map_err(storage::Error::from)?;
+            let mut commit = Commit::new(namespace.shard());
+            commit
+                .set(&namespace, &Local::Meta(Meta::Input), &Input(input))
+                .set_state(&namespace, seen.state.alarm_at_ms, &state)
+                .set_index(&namespace, &seen.origin, &state);
+            return Ok(Decision::Write(commit, Some((wanted.instance, begin_at_ms, true))));
+        }
+        if !seen.state.status.is_terminal() {
+            return Ok(Decision::Leave(None));
+        }
+        let wanted = Wanted {
+            since_ms: now,
+            ..fresh.clone()
+        };
+        let begin_at_ms = self.begin_at_ms(&wanted, now);
+        let origin = Origin {
+            created_at_ms: seen.origin.created_at_ms,
+            ..origin.clone()
+        };
+        let input = codecs.pack(&wanted).map_err(storage::Error::from)?;
+        let times = (now, Some(begin_at_ms));
+        let commit = actor::new_run_commit(&namespace, &*seen.snapshot, &origin, &seen.state, input, times)?;
+        Ok(Decision::Write(commit, Some((wanted.instance, begin_at_ms, false))))
+    }
+
+    /// What is wanted when nobody waits.
+    fn fresh(&self, now: Millis) -> Wanted {
+        let shared = &self.any.shared;
+        let instance = ulid::instance_id(&self.target.workflow, &*shared.clock, &*shared.chance);
+        Wanted {
+            instance: instance.into(),
+            target: self.target.clone(),
+            since_ms: now,
+        }
+    }
+
+    fn begin_at_ms(&self, wanted: &Wanted, now: Millis) -> Millis {
+        let last = self.at_most_ms.map(|most| wanted.since_ms.saturating_add(most));
+        let wished = now.saturating_add(self.wait_ms);
+        // One that is already past begins at once, which takes an alarm all the same.
+        last.map_or(wished, |last| wished.min(last)).max(now)
+    }
+
+    fn armed(&self, at_ms: Millis) {
+        let AnyHandle { shared, instance } = &self.any;
+        if let Some(alarms) = shared.alarms.get() {
+            alarms.armed(at_ms, instance);
+        }
+        shared.changes.tell(instance);
+    }
+}

@@ -1,0 +1,169 @@
+//! `handle.status`: all that is known of where an instance stands.
+
+use std::collections::BTreeMap;
+
+use crate::actor::Shared;
+use crate::clock::Millis;
+use crate::handle::Result;
+use crate::handle::history::{self, HistoryEntry};
+use crate::handle::look::Seen;
+use crate::ids::InstanceId;
+use crate::storage::key::{Local, Meta};
+use crate::storage::record::{EntryKind, Failure, Hold, Status};
+
+/// Where an instance stands.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Description {
+    /// Its id.
+    pub id: InstanceId,
+    /// The type name of its workflow.
+    pub workflow: String,
+    /// The version of the code that it began with.
+    pub version: u32,
+    /// Which run this is, from one.
+    pub run: u32,
+    /// Where it is in its life.
+    pub status: Status,
+    /// Whether an operator holds it.
+    pub paused: bool,
+    /// When it was started.
+    pub created_at_ms: Millis,
+    /// When something of it last changed.
+    pub updated_at_ms: Millis,
+    /// When it runs out of time.
+    pub deadline_at_ms: Option<Millis>,
+    /// When it goes on by itself.
+    pub wakes_at_ms: Option<Millis>,
+    /// Failed attempts at steps that are under way.
+    pub attempts: u32,
+    /// Operations that are under way, as far as they are recorded. One that has only just begun is not, until it has to
+    /// outlive something: the last completed operation then says where the code is.
+    pub current: Vec<Current>,
+    /// The path of the operation that was completed last.
+    pub last: Option<String>,
+    /// Who started it, if another instance did.
+    pub parent: Option<String>,
+    /// The instances that this run has started.
+    pub children: Vec<StartedChild>,
+    /// What people call it.
+    pub tags: BTreeMap<String, String>,
+    /// The key with which it waits for its turn, if it does.
+    pub waits_for_turn: Option<String>,
+    /// Why it does not go on, if it is stuck, parked or quarantined.
+    pub hold: Option<Held>,
+    /// Why it failed, if it did.
+    pub failure: Option<Failure>,
+}
+
+/// An operation that is under way.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Current {
+    /// Its path.
+    pub path: String,
+    /// What kind of operation it is: `step`, `sleep`, `receive`, ...
+    pub kind: &'static str,
+    /// When it goes on, gives up, or is tried again.
+    pub until_ms: Option<Millis>,
+    /// Failed attempts at it.
+    pub attempts: u32,
+}
+
+/// An instance that was started by another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StartedChild {
+    /// Its id.
+    pub id: String,
+    /// The type name of its workflow.
+    pub workflow: String,
+    /// Where the parent started it.
+    pub path: String,
+    /// Whether its end was told to the parent.
+    pub ended: bool,
+}
+
+/// Why an instance does not go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Held {
+    /// Why, for people.
+    pub reason: String,
+    /// Since when.
+    pub since_ms: Millis,
+}
+
+pub(super) fn describe(shared: &Shared, instance: &InstanceId, seen: &Seen) -> Result<Description> {
+    let (origin, state) = (&seen.origin, &seen.state);
+    let entries = history::entries(shared, instance, seen)?;
+    let ended = state.status.is_terminal();
+    let current: Vec<_> = entries
+        .iter()
+        .filter(|entry| !ended && entry.completed.is_none())
+        .filter_map(current)
+        .collect();
+    let last = entries
+        .iter()
+        .filter_map(|entry| Some((entry.completed?.order, &entry.path)));
+    let hold: Option<Hold> = shared
+        .store
+        .namespace(instance)
+        .get(&*seen.snapshot, &Local::Meta(Meta::Hold))?;
+    Ok(Description {
+        id: instance.clone(),
+        workflow: origin.workflow.clone(),
+        version: origin.version,
+        run: state.run,
+        status: state.status,
+        paused: state.paused,
+        created_at_ms: origin.created_at_ms,
+        updated_at_ms: state.updated_at_ms,
+        deadline_at_ms: origin.deadline_at_ms,
+        wakes_at_ms: state.alarm_at_ms,
+        attempts: current.iter().map(|current| current.attempts).sum(),
+        last: last.max().map(|(_, path)| path.clone()),
+        children: entries.iter().filter_map(child).collect(),
+        current,
+        parent: origin.parent.as_ref().map(|parent| parent.instance.clone()),
+        tags: origin.tags.iter().cloned().collect(),
+        hold: hold.map(|Hold { reason, since_ms, .. }| Held { reason, since_ms }),
+        waits_for_turn: history::waits_for_turn(shared, instance, seen)?,
+        failure: history::failure(shared, instance, seen)?,
+    })
+}
+
+/// What is under way, if the entry is something that can be: some are complete from the beginning.
+fn current(entry: &HistoryEntry) -> Option<Current> {
+    let attempts = entry.attempts.as_ref();
+    let until_ms = match entry.kind {
+        EntryKind::Sleep { wake_at_ms } => Some(wake_at_ms),
+        EntryKind::Receive { until_ms, .. }
+        | EntryKind::Event { until_ms, .. }
+        | EntryKind::Promise { until_ms, .. } => until_ms,
+        EntryKind::Step(_) | EntryKind::Rollback(_) | EntryKind::Compensation { .. } => {
+            attempts.and_then(|attempts| attempts.next_at_ms)
+        }
+        EntryKind::Loop(_) | EntryKind::Join { .. } | EntryKind::Race { .. } | EntryKind::Map { .. } => None,
+        EntryKind::Child(ref child) if child.awaited => None,
+        _ => return None,
+    };
+    Some(Current {
+        path: entry.path.clone(),
+        kind: entry.kind.name(),
+        until_ms,
+        attempts: attempts.map_or(0, |attempts| attempts.count),
+    })
+}
+
+fn child(entry: &HistoryEntry) -> Option<StartedChild> {
+    let EntryKind::Child(child) = &entry.kind else {
+        return None;
+    };
+    Some(StartedChild {
+        id: child.instance.clone(),
+        workflow: child.workflow.clone(),
+        path: entry.path.clone(),
+        ended: child.decided.is_some(),
+    })
+}

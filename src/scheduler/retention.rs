@@ -1,0 +1,174 @@
+//! Deleting instances that ended long enough ago.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Clock, Millis};
+use crate::config::{Outcome, Retention};
+use crate::ids::InstanceId;
+use crate::limits::TOMBSTONE_KEPT;
+use crate::storage::key::{Local, Meta};
+use crate::storage::record::{IndexRow, Origin, State, Status, Tombstone};
+use crate::storage::{Commit, Condition, Cursor, Error, Store};
+
+/// Between two sweeps.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// Sweeps again and again. Ended from outside.
+pub(crate) async fn run(store: Store, clock: Arc<dyn Clock>, retention: Retention) {
+    loop {
+        tokio::time::sleep(EVERY).await;
+        match sweep(&store, clock.now_ms(), &retention).await {
+            Ok(0) => {}
+            Ok(deleted) => {
+                crate::telemetry::deleted(deleted);
+                tracing::info!(deleted, "instances were deleted, as configured");
+            }
+            Err(error) => tracing::error!(%error, "a sweep was not finished; the next one goes on"),
+        }
+    }
+}
+
+/// Deletes what ended long enough ago, a page at a time. Tells how many that were.
+async fn sweep(store: &Store, now: Millis, retention: &Retention) -> Result<u64, Error> {
+    let mut deleted = 0;
+    for shard in store.shards() {
+        let mut after: Option<Cursor> = None;
+        loop {
+            let page = store.index(shard, after.as_ref())?;
+            for (instance, row) in page.rows {
+                if is_over(retention, &row, now) {
+                    deleted += u64::from(delete(store, &instance, retention, now).await?);
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+            // Reading a long list must not keep others from their turn.
+            tokio::task::yield_now().await;
+        }
+        loop {
+            let page = store.tombstones(shard, after.as_ref())?;
+            let mut commit = Commit::new(shard);
+            for (instance, tombstone) in page.rows {
+                if now.saturating_sub(tombstone.deleted_at_ms) >= millis(TOMBSTONE_KEPT) {
+                    commit.forget_tombstone(&instance);
+                }
+            }
+            if !commit.is_empty() {
+                store.commit(commit).await?;
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(deleted)
+}
+
+/// Whether an instance with this listing row has been kept for long enough.
+fn is_over(retention: &Retention, row: &IndexRow, now: Millis) -> bool {
+    let Some(ended) = outcome(row.status) else {
+        return false;
+    };
+    let period = retention.period(&row.workflow, ended);
+    period.is_some_and(|period| now.saturating_sub(row.updated_at_ms) >= millis(period))
+}
+
+/// How an instance with this status has ended, if it has.
+fn outcome(status: Status) -> Option<Outcome> {
+    match status {
+        Status::Completed => Some(Outcome::Completed),
+        Status::Failed => Some(Outcome::Failed),
+        Status::Cancelled => Some(Outcome::Cancelled),
+        Status::Terminated => Some(Outcome::Terminated),
+        Status::Compensated => Some(Outcome::Compensated),
+        Status::Pending
+        | Status::Running
+        | Status::Sleeping
+        | Status::Waiting
+        | Status::BackingOff
+        | Status::Paused
+        | Status::Compensating
+        | Status::Quarantined
+        | Status::Stuck
+        | Status::Parked => None,
+    }
+}
+
+/// Deletes an instance, unless it began another run since its listing row was read, be it that this has ended too: what
+/// counts is how long ago that was.
+async fn delete(store: &Store, instance: &InstanceId, retention: &Retention, now: Millis) -> Result<bool, Error> {
+    let namespace = store.namespace(instance);
+    let commit = {
+        let snapshot = store.snapshot(namespace.shard())?;
+        let state: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State))?;
+        let origin: Option<Origin> = namespace.get(&*snapshot, &Local::Meta(Meta::Origin))?;
+        let (Some(state), Some(origin)) = (state, origin) else {
+            return Ok(false);
+        };
+        if !is_over(retention, &IndexRow::of(&origin, &state), now) {
+            return Ok(false);
+        }
+        let mut commit = Commit::new(namespace.shard());
+        commit
+            .require(Condition::Revision(instance.clone(), state.revision))
+            .purge(&namespace, &origin, &state)
+            .leave_tombstone(&namespace, &Tombstone { deleted_at_ms: now });
+        commit
+    };
+    match store.commit(commit).await {
+        Ok(_) => Ok(true),
+        Err(Error::Refused(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn millis(period: Duration) -> Millis {
+    Millis::try_from(period.as_millis()).unwrap_or(Millis::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::ids::Shard;
+    use crate::storage::OpenOptions;
+    use crate::storage::engines::Memory;
+
+    /// FAULTS 70: found in review. A listing row is read, the instance runs again and ends; only then it is its turn.
+    #[tokio::test]
+    async fn what_ended_anew_since_its_row_was_read_is_kept() {
+        const HOUR_MS: Millis = 3_600_000;
+        let store = OpenOptions::new().open_engine(Arc::new(Memory::new())).unwrap();
+        let retention = Config::default()
+            .keep_completed(Duration::from_millis(HOUR_MS))
+            .retention;
+        let namespace = store.namespace(&InstanceId::new("again").unwrap());
+        let origin = Origin::new("w", 1, 0, 1);
+        let ended = State {
+            status: Status::Completed,
+            ..State::begun(2 * HOUR_MS)
+        };
+        let mut commit = Commit::new(Shard(0));
+        commit
+            .set(&namespace, &Local::Meta(Meta::Origin), &origin)
+            .set_state(&namespace, None, &ended)
+            .set_index(&namespace, &origin, &ended);
+        store.commit(commit).await.unwrap();
+        let instance = namespace.instance();
+        let mut deleted = BTreeMap::new();
+        for now in [2 * HOUR_MS, 3 * HOUR_MS - 1, 3 * HOUR_MS, 3 * HOUR_MS + 1] {
+            deleted.insert(
+                now - 2 * HOUR_MS,
+                delete(&store, instance, &retention, now).await.unwrap(),
+            );
+        }
+        let expected = [(0, false), (HOUR_MS - 1, false), (HOUR_MS, true), (HOUR_MS + 1, false)];
+        assert_eq!(deleted, expected.into());
+    }
+}

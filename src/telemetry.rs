@@ -1,0 +1,100 @@
+//! Every metric, with its name and its labels. `docs/OBSERVABILITY.md` lists them, and a test compares.
+//!
+//! What labels can be is bounded: workflows that this process knows, queues that its configuration names, and words of
+//! ours. Never an id.
+
+use std::time::Duration;
+
+use metrics::{counter, gauge, histogram};
+
+/// An instance was started.
+pub(crate) fn started(workflow: &str) {
+    counter!("everstep_starts_total", "workflow" => workflow.to_owned()).increment(1);
+}
+
+/// An instance ended, or was put aside.
+pub(crate) fn ended(workflow: &str, outcome: String) {
+    counter!("everstep_ends_total", "workflow" => workflow.to_owned(), "outcome" => outcome).increment(1);
+}
+
+/// An attempt began, after it had waited for its turn.
+pub(crate) fn attempt_began(workflow: &str, waited: Duration) {
+    counter!("everstep_attempts_total", "workflow" => workflow.to_owned()).increment(1);
+    histogram!("everstep_attempt_wait_seconds", "workflow" => workflow.to_owned()).record(waited);
+}
+
+/// An attempt ended.
+pub(crate) fn attempt_ended(workflow: &str, outcome: &'static str, took: Duration) {
+    histogram!("everstep_attempt_seconds", "workflow" => workflow.to_owned(), "outcome" => outcome).record(took);
+}
+
+/// A commit is durable, or known not to be.
+pub(crate) fn committed(took: Duration) {
+    histogram!("everstep_commit_seconds").record(took);
+}
+
+/// So many commits share a sync, and so many wait behind them.
+pub(crate) fn group(commits: usize, waiting: usize) {
+    histogram!("everstep_group_commits").record(number(commits));
+    gauge!("everstep_commits_waiting").set(number(waiting));
+}
+
+/// An alarm rang.
+pub(crate) fn alarm_rang(late: Duration) {
+    histogram!("everstep_alarm_late_seconds").record(late);
+}
+
+/// So many alarms are due and wait for room.
+pub(crate) fn alarms_due(count: usize) {
+    gauge!("everstep_alarms_due").set(number(count));
+}
+
+/// So many instances are in memory.
+pub(crate) fn residents(count: usize) {
+    gauge!("everstep_residents").set(number(count));
+}
+
+/// So many instances wait for a place in memory.
+pub(crate) fn waiting(count: usize) {
+    gauge!("everstep_waiting").set(number(count));
+}
+
+/// So many messages were found in the inbox of an instance.
+pub(crate) fn inbox(workflow: &str, messages: usize) {
+    histogram!("everstep_inbox_messages", "workflow" => workflow.to_owned()).record(number(messages));
+}
+
+/// So many attempts run, and so many wait for their turn.
+pub(crate) fn attempts(running: usize, waiting: usize) {
+    gauge!("everstep_attempts_running").set(number(running));
+    gauge!("everstep_attempts_waiting").set(number(waiting));
+}
+
+/// So many attempts of a queue run, and so many wait for their turn.
+pub(crate) fn queue(queue: &str, running: usize, waiting: usize) {
+    gauge!("everstep_queue_running", "queue" => queue.to_owned()).set(number(running));
+    gauge!("everstep_queue_waiting", "queue" => queue.to_owned()).set(number(waiting));
+}
+
+/// The task of an instance broke down.
+pub(crate) fn broke_down() {
+    counter!("everstep_breakdowns_total").increment(1);
+}
+
+/// Code ran for long without awaiting anything.
+pub(crate) fn long_poll() {
+    counter!("everstep_long_polls_total").increment(1);
+}
+
+/// Retention deleted instances.
+pub(crate) fn deleted(count: u64) {
+    counter!("everstep_deleted_total").increment(count);
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a gauge is a float, and nothing here counts to 2^52"
+)]
+fn number(count: usize) -> f64 {
+    count as f64
+}

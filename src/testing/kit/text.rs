@@ -1,0 +1,89 @@
+//! What is recorded, as people read it in the report of a test.
+
+use super::double::Wait;
+use crate::handle::{Description, History, HistoryEntry};
+use crate::storage::payload::{Codecs, Payload};
+use crate::storage::record::{Decided, EntryKind};
+
+/// A user's value, as JSON where it is something that JSON can say.
+pub(super) fn payload(payload: &Payload) -> String {
+    let value: Result<serde_json::Value, _> = Codecs::plain().unpack(payload);
+    value.map_or_else(|_| format!("{} bytes", payload.bytes.len()), |value| value.to_string())
+}
+
+fn decided(decided: Option<&Decided>) -> Option<String> {
+    decided.map(|decided| match decided {
+        Decided::Completed(value) => payload(value),
+        Decided::Failed(failure) => format!("failed: {failure}"),
+    })
+}
+
+/// What an operation came to, without when, or under which number; none if it has not come to anything.
+pub(super) fn outcome(kind: &EntryKind) -> Option<String> {
+    match kind {
+        EntryKind::Step(ended) | EntryKind::Rollback(ended) => decided(ended.as_ref()),
+        EntryKind::Promise { decided: ended, .. } | EntryKind::Compensation { decided: ended, .. } => {
+            decided(ended.as_ref())
+        }
+        EntryKind::Receive { taken, .. } => {
+            let told = taken.iter().filter_map(|message| message.told_or_asked());
+            let texts: Vec<_> = told.map(|(name, value)| format!("{name} {}", payload(value))).collect();
+            Some(texts.join(", "))
+        }
+        EntryKind::Child(child) => decided(child.decided.as_ref()),
+        EntryKind::Event { decided: ended, .. } => decided(ended.as_ref()),
+        EntryKind::Race { winner } => winner.clone(),
+        EntryKind::Version { version } => Some(version.to_string()),
+        EntryKind::Loop(state) => state.output.as_ref().map(payload),
+        EntryKind::Sent { to, name, .. } => Some(format!("{name} to {to}")),
+        EntryKind::Publish { topic, .. } => Some(topic.clone()),
+        EntryKind::Cancel { reason } => Some(reason.clone()),
+        EntryKind::Compensating(failure) => Some(failure.to_string()),
+        _ => None,
+    }
+}
+
+fn entry(entry: &HistoryEntry) -> String {
+    let (kind, path) = (entry.kind.name(), &entry.path);
+    let outcome = match (entry.completed, outcome(&entry.kind)) {
+        (None, _) => " (not complete)".to_owned(),
+        (_, Some(outcome)) => format!(": {outcome}"),
+        (_, None) => String::new(),
+    };
+    let failed = entry.attempts.as_ref().map_or(0, |attempts| attempts.failed.len());
+    let failed = if failed > 0 {
+        format!(" [{failed} attempts failed]")
+    } else {
+        String::new()
+    };
+    format!("  {kind} `{path}`{outcome}{failed}\n")
+}
+
+/// A history, one line for each entry.
+pub(super) fn history(history: &History) -> String {
+    if history.entries.is_empty() {
+        return "  nothing is recorded\n".to_owned();
+    }
+    history.entries.iter().map(entry).collect()
+}
+
+/// Where an instance stands.
+pub(super) fn description(description: &Description, recorded: &History, waits: &[Wait]) -> String {
+    let mut text = format!("`{}` is {}", description.id, description.status);
+    if description.paused {
+        text.push_str(", and paused");
+    }
+    if let Some(hold) = &description.hold {
+        text.push_str(&format!(": {}", hold.reason));
+    }
+    if let Some(failure) = &description.failure {
+        text.push_str(&format!(": {failure}"));
+    }
+    text.push('\n');
+    for Wait { path, kind, call_site } in waits {
+        text.push_str(&format!("  it waits for `{path}` ({kind}), at {call_site}\n"));
+    }
+    text.push_str("its history:\n");
+    text.push_str(&history(recorded));
+    text
+}

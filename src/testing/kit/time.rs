@@ -1,0 +1,140 @@
+//! Moving the time.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::Harness;
+use crate::clock::Millis;
+use crate::duration::IntoDuration;
+use crate::limits::{TEST_COMMITS_MAX, TEST_PATIENCE};
+use crate::runtime::Runtime;
+use crate::storage::Store;
+
+impl Harness {
+    /// The virtual time.
+    pub fn now(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.inner.now_ms.get())
+    }
+
+    /// Lets time pass. Everything happens that comes due meanwhile, each at its time.
+    ///
+    /// # Panics
+    ///
+    /// If it is not a duration.
+    #[track_caller]
+    pub fn advance(&self, duration: impl IntoDuration) {
+        let duration = duration.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        let whole = Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX);
+        self.pass_until(self.inner.now_ms.get().saturating_add(whole));
+    }
+
+    /// Lets time pass until it is this late.
+    ///
+    /// # Panics
+    ///
+    /// If it is later already.
+    #[track_caller]
+    pub fn advance_to(&self, time: SystemTime) {
+        let (at, now) = (millis(time), self.inner.now_ms.get());
+        assert!(
+            at >= now,
+            "time does not run backwards: it is {}ms later already",
+            now.saturating_sub(at)
+        );
+        self.pass_until(at);
+    }
+
+    fn pass_until(&self, at_ms: Millis) {
+        // What is begun at this moment is begun before it is over.
+        self.settle();
+        self.living(|life| life.run(life.clock().pass_until(at_ms)));
+        self.settle();
+    }
+
+    /// Lets time pass until nothing happens by itself any more: what is left waits for messages, events, promises or
+    /// people.
+    ///
+    /// # Panics
+    ///
+    /// If that never comes: a loop that sleeps for ever, a schedule, a step that never ends.
+    #[track_caller]
+    pub fn run_until_idle(&self) {
+        let most = self.inner.disk.borrow().commits() + TEST_COMMITS_MAX;
+        self.settle();
+        loop {
+            let disk = self.inner.disk.borrow().clone();
+            if disk.commits() > most {
+                let report = self.report();
+                panic!("something still happens after {TEST_COMMITS_MAX} commits; use `advance`\n{report}");
+            }
+            let (attempts, alarm) = self.living(|life| {
+                life.run(async {
+                    let stats = life.runtime().stats();
+                    (stats.attempts + stats.failing, self.next_alarm(life.runtime().store()))
+                })
+            });
+            if attempts == 0 && alarm.is_none() {
+                return;
+            }
+            let patience = self
+                .inner
+                .now_ms
+                .get()
+                .saturating_add(TEST_PATIENCE.as_millis() as Millis);
+            let moved = self.living(|life| {
+                life.run(async {
+                    tokio::select! {
+                        biased;
+                        () = disk.committed() => true,
+                        () = life.clock().pass_until(alarm.unwrap_or(patience)) => alarm.is_some(),
+                    }
+                })
+            });
+            self.settle();
+            if !moved {
+                let report = self.report();
+                panic!("an attempt does not end by itself\n{report}");
+            }
+        }
+    }
+
+    /// The next time at which somebody wakes up.
+    fn next_alarm(&self, store: &Store) -> Option<Millis> {
+        let now = self.inner.now_ms.get();
+        let alarms = store.shards().filter_map(|shard| {
+            let page = store.alarms(shard, None).expect("alarms can be read");
+            // One that is past and still there belongs to somebody who is held.
+            page.rows.into_iter().map(|(at, ..)| at).find(|at| *at > now)
+        });
+        alarms.min()
+    }
+
+    /// Waits for something to come true, moving the time; none if it never does.
+    #[expect(clippy::needless_pass_by_value, reason = "closures are given as they are written")]
+    pub(super) fn wait<T>(&self, work: impl AsyncFn(&Runtime) -> T) -> Option<T> {
+        self.settle();
+        let disk = self.inner.disk.borrow().clone();
+        let most = disk.commits() + TEST_COMMITS_MAX;
+        let patience = self
+            .inner
+            .now_ms
+            .get()
+            .saturating_add(TEST_PATIENCE.as_millis() as Millis);
+        let done = self.living(|life| {
+            life.run(async {
+                tokio::select! {
+                    biased;
+                    done = work(life.runtime()) => Some(done),
+                    () = disk.committed_to(most) => None,
+                    () = life.clock().pass_until(patience) => None,
+                }
+            })
+        });
+        self.settle();
+        done
+    }
+}
+
+pub(super) fn millis(time: SystemTime) -> Millis {
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis::try_from(since_epoch.as_millis()).unwrap_or(Millis::MAX)
+}

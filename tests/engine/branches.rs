@@ -1,0 +1,119 @@
+//! Branches: all of a join run to their end, the first of a race wins, and errors say which. BEHAVIOUR 25 and 26.
+
+use std::time::Duration;
+
+use everstep::storage::record::{BranchStatus, EntryKind, FailureKind};
+use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::{Ctx, Result, Workflow, WorkflowError, branch, ok};
+
+macro_rules! workflow {
+    ($name:ident, |$ctx:ident| $body:expr) => {
+        struct $name;
+
+        impl Workflow for $name {
+            const NAME: &'static str = stringify!($name);
+            type Input = ();
+            type Output = Vec<String>;
+
+            async fn run($ctx: Ctx<Self>, (): ()) -> Result<Vec<String>> {
+                $body
+            }
+        }
+    };
+}
+
+fn run<W: Workflow<Input = (), Output = Vec<String>>>() -> Vec<String> {
+    let end = in_every_mode::<W, _>(1, |harness| {
+        harness.start("i", &());
+        let end = harness.run("i").unwrap();
+        assert_eq!(harness.replay("i").unwrap().as_ref(), Some(&end));
+        end
+    });
+    let End::Completed(seen) = end else {
+        panic!("{end:?}");
+    };
+    seen
+}
+
+fn fail<T>(why: &str) -> Result<T> {
+    Err(WorkflowError::msg(why))
+}
+
+workflow!(Joins, |ctx| {
+    let quick = branch("quick", |_: Ctx<Joins>| async { fail::<u32>("too quick") });
+    let slow = branch("slow", |ctx: Ctx<Joins>| async move {
+        ctx.sleep("long", "1h").await?;
+        ok(ctx.step("late", || async { ok("done".to_owned()) }).await?)
+    });
+    let middle = branch("middle", |ctx: Ctx<Joins>| async move {
+        ctx.sleep("short", "1m").await?;
+        fail::<bool>("in the middle")
+    });
+    let failure = ctx.join("all", (quick, slow, middle)).await.unwrap_err();
+    let mut seen = vec![format!("{:?} {}", failure.kind, failure.path)];
+    seen.extend(
+        failure
+            .branches
+            .iter()
+            .map(|(name, failure)| format!("{name}: {failure}")),
+    );
+    ok(seen)
+});
+
+/// BEHAVIOUR 25: all run to their end even if one fails, and the error has every failure under the name of its branch.
+#[test]
+fn all_errors_of_a_join_are_told_by_name() {
+    assert_eq!(
+        run::<Joins>(),
+        ["Branches all", "quick: too quick", "middle: in the middle"]
+    );
+    let mut harness = Harness::<Joins>::new(Plan::Live, 1);
+    harness.start("i", &());
+    harness.run("i").unwrap();
+    assert!(
+        harness.history("i")["all/slow/late"].completed.is_some(),
+        "it ran to its end"
+    );
+}
+
+/// BEHAVIOUR 25: the history shows how far each branch is.
+#[test]
+fn a_join_shows_the_state_of_its_branches() {
+    let mut harness = Harness::<Joins>::new(Plan::Evict, 1);
+    harness.start("i", &());
+    let states = |harness: &Harness<Joins>| match &harness.history("i")["all"].kind {
+        EntryKind::Join { branches } => branches.iter().map(|(_, status)| *status).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    harness.run_for("i", Duration::from_secs(1_800)).unwrap();
+    let (failed, running) = (BranchStatus::Failed, BranchStatus::Running);
+    assert_eq!(states(&harness), [failed, running, failed]);
+    harness.run("i").unwrap();
+    assert_eq!(states(&harness), [failed, BranchStatus::Completed, failed]);
+}
+
+workflow!(Races, |ctx| {
+    let one = branch("one", |ctx: Ctx<Races>| async move {
+        ctx.sleep("s", "1m").await?;
+        fail::<()>("no")
+    });
+    let two = branch("two", |ctx: Ctx<Races>| async move {
+        let critical = || async { Err::<(), _>(everstep::critical(WorkflowError::msg("never"))) };
+        ok(ctx.step("s", critical).await?)
+    });
+    let failure = ctx.race("first", (one, two)).await.unwrap_err();
+    let mut seen: Vec<_> = failure
+        .branches
+        .iter()
+        .map(|(name, failure)| format!("{name}: {:?}", failure.kind))
+        .collect();
+    seen.sort();
+    seen.push(format!("{}", failure.kind == FailureKind::Branches));
+    ok(seen)
+});
+
+/// BEHAVIOUR 26: a race that nobody wins has all failures.
+#[test]
+fn a_race_that_nobody_wins_tells_all_failures() {
+    assert_eq!(run::<Races>(), ["one: Error", "two: Critical", "true"]);
+}

@@ -1,0 +1,275 @@
+//! Dropping a future of the context cancels what it stood for, and replay drops it at the same place.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use everstep::storage::record::Status;
+use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::{Ctx, Loop, Message, branch, ok};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Message, Serialize, Deserialize)]
+struct News(u32);
+
+macro_rules! workflow {
+    ($name:ident, |$ctx:ident| $body:expr) => {
+        define!($name: () => String, accepts [News], |$ctx, _| $body);
+    };
+}
+
+workflow!(TwoSteps, |ctx| {
+    let mut one = ctx
+        .step("one", || async { ok("one") }.map(|done| done.map(str::to_owned)))
+        .fuse();
+    let mut two = ctx.step("two", || async { ok("two".to_owned()) }).fuse();
+    let first = futures_util::select! { one = one => one?, two = two => two? };
+    drop((one, two));
+    ctx.receive::<News>().await?;
+    ok(first)
+});
+
+#[test]
+fn a_dropped_step_is_cancelled_and_its_late_result_changes_nothing() {
+    for seed in 0..6 {
+        let first = in_every_mode::<TwoSteps, _>(seed, |harness| {
+            harness.start("i", &());
+            assert_eq!(harness.run("i").unwrap(), End::Waiting);
+            let steps: Vec<_> = harness.history("i").into_keys().collect();
+            assert_eq!(steps.len(), 1, "only the winner is recorded: {steps:?}");
+            harness.send("i", &News(1));
+            harness.run("i").unwrap()
+        });
+        let mut live = Harness::<TwoSteps>::new(Plan::Live, seed);
+        live.start("i", &());
+        live.run("i").unwrap();
+        assert_eq!(live.cancelled_attempts(), 1, "{first:?}, seed {seed}");
+    }
+}
+
+/// Found by reading: both attempts end in one commit, the first result lets the function return, and the second was
+/// taken for a completion that the code had never asked for. The instance was stuck as soon as it was done.
+#[test]
+fn a_loser_that_ended_in_the_same_commit_is_no_divergence() {
+    for seed in 0..6 {
+        let mut harness = Harness::<TwoSteps>::new(Plan::Live, seed).spread(1, Duration::ZERO);
+        harness.start("i", &());
+        harness.send("i", &News(1));
+        let end = harness.run("i").unwrap();
+        assert_eq!(harness.history("i").len(), 3, "both ended, and the message was taken");
+        assert_eq!(harness.replay("i").unwrap(), Some(end), "seed {seed}");
+    }
+}
+
+workflow!(Returns, |ctx| {
+    let mut one = ctx.step("one", || async { ok("one".to_owned()) }).fuse();
+    let mut two = ctx.step("two", || async { ok("two".to_owned()) }).fuse();
+    ok(futures_util::select! { one = one => one?, two = two => two? })
+});
+
+#[test]
+fn a_loser_that_ended_in_the_same_commit_is_no_divergence_at_the_end() {
+    for seed in 0..6 {
+        let mut harness = Harness::<Returns>::new(Plan::Live, seed).spread(1, Duration::ZERO);
+        harness.start("i", &());
+        let end = harness.run("i").unwrap();
+        assert_eq!(harness.replay("i").unwrap(), Some(end), "seed {seed}");
+    }
+}
+
+workflow!(SleepOrStep, |ctx| {
+    let sleep = ctx.sleep("long", "1h");
+    let step = ctx.step("quick", || async { ok(()) });
+    futures_util::future::select(sleep, step).await;
+    ctx.receive::<News>().await?;
+    ok("done".to_owned())
+});
+
+#[test]
+fn a_dropped_sleep_loses_its_alarm() {
+    in_every_mode::<SleepOrStep, _>(1, |harness| {
+        harness.start("i", &());
+        assert_eq!(harness.run("i").unwrap(), End::Waiting);
+        let state = harness.state("i");
+        assert_eq!((state.status, state.alarm_at_ms), (Status::Waiting, None));
+        harness.send("i", &News(1));
+        harness.run("i").unwrap()
+    });
+}
+
+workflow!(MessageOrStep, |ctx| {
+    let message = ctx
+        .receive::<News>()
+        .map(|news| news.map(|news| format!("news {}", news.0)));
+    let step = ctx.step("quick", || async { ok("step".to_owned()) });
+    let first = futures_util::future::select(Box::pin(message), step).await;
+    let first = first.factor_first().0?;
+    ctx.sleep("later", "1h").await?;
+    ok(first)
+});
+
+#[test]
+fn a_dropped_wait_takes_no_message() {
+    let end = in_every_mode::<MessageOrStep, _>(1, |harness| {
+        harness.start("i", &());
+        harness.send_after("i", Duration::from_secs(60), &News(1));
+        let end = harness.run("i").unwrap();
+        assert_eq!(harness.inbox_len("i"), 1, "it stays for whoever comes next");
+        end
+    });
+    assert_eq!(end, End::Completed("step".into()));
+}
+
+/// Found by reading: a message and the end of a step became one commit, the step first. It made the code drop the wait
+/// that had taken the message, and the message was gone.
+#[test]
+fn a_message_that_comes_together_with_a_result_is_not_lost() {
+    let mut harness = Harness::<MessageOrStep>::new(Plan::Live, 1).spread(1, Duration::ZERO);
+    harness.start("i", &());
+    harness.send_after("i", Duration::ZERO, &News(1));
+    let end = harness.run("i").unwrap();
+    assert_eq!(end, End::Completed("news 1".into()), "the message comes first");
+    assert_eq!(harness.history("i").len(), 3, "and the step ended in the same commit");
+}
+
+workflow!(FirstOfTwoWaits, |ctx| {
+    let waits: FuturesUnordered<_> = [ctx.receive::<News>(), ctx.receive::<News>()].into_iter().collect();
+    let first = waits.take(1).collect::<Vec<_>>().await.remove(0)?;
+    ctx.sleep("later", "1h").await?;
+    ok(format!("news {}", first.0))
+});
+
+/// Found by reading: two waits took two messages in one commit; the first made the code drop the second, and its
+/// message was gone.
+#[test]
+fn of_two_waits_the_dropped_one_takes_no_message() {
+    let end = in_every_mode::<FirstOfTwoWaits, _>(1, |harness| {
+        harness.start("i", &());
+        harness.send("i", &News(1));
+        harness.send("i", &News(2));
+        let end = harness.run("i").unwrap();
+        assert_eq!(harness.inbox_len("i"), 1);
+        end
+    });
+    assert_eq!(end, End::Completed("news 1".into()));
+}
+
+workflow!(TwoWaits, |ctx| {
+    let (one, two) = futures_util::join!(ctx.receive::<News>().within("1s"), ctx.receive::<News>().within("1s"));
+    ok(format!("{:?} {:?}", one?.map(|news| news.0), two?.map(|news| news.0)))
+});
+
+#[test]
+fn messages_that_are_there_win_over_times_that_are_over_for_every_wait() {
+    let end = in_every_mode::<TwoWaits, _>(1, |harness| {
+        harness.start("i", &());
+        assert_eq!(harness.run_for("i", Duration::from_millis(500)).unwrap(), End::Waiting);
+        harness.send("i", &News(1));
+        harness.send("i", &News(2));
+        harness.advance(Duration::from_secs(5));
+        harness.run("i").unwrap()
+    });
+    assert_eq!(end, End::Completed("Some(1) Some(2)".into()));
+}
+
+thread_local! {
+    /// Whether something is polled before what is ready beside it.
+    static IS_POLLED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What `select!` does with something beside a branch that is ready at once: it draws lots whether to poll it at all.
+async fn beside_what_is_ready(future: impl Future) {
+    let mut future = pin!(future);
+    let poll = poll_fn(|cx| {
+        if IS_POLLED.get() {
+            assert!(future.as_mut().poll(cx).is_pending());
+        }
+        Poll::Ready(())
+    });
+    poll.await;
+}
+
+define!(Compounds: u32 => String, accepts [News], |ctx, kind| {
+    let nap = |ctx: Ctx<Self>| async move { ok(ctx.sleep("nap", "1h").await?) };
+    match kind {
+        0 => {
+            let body = move |ctx: Ctx<Self>, (): ()| async move { ok(Loop::<(), ()>::Continue(nap(ctx).await?)) };
+            beside_what_is_ready(ctx.repeat("loop", (), body).into_future()).await;
+        }
+        1 => beside_what_is_ready(ctx.join("join", (branch("one", nap), branch("two", nap)))).await,
+        2 => beside_what_is_ready(ctx.race("race", (branch("one", nap), branch("two", nap)))).await,
+        3 => beside_what_is_ready(ctx.map("map", [1, 2], 2, |ctx, _| nap(ctx))).await,
+        _ => {
+            let inner = move |ctx: Ctx<Self>| async move {
+                ctx.checkpoint("here")?;
+                let promise = ctx.promise::<()>("promise")?;
+                ctx.join("inner", (branch("one", nap), branch("two", nap))).await?;
+                ok(promise.await?)
+            };
+            beside_what_is_ready(ctx.join("join", vec![branch("outer", inner)])).await;
+        }
+    }
+    ctx.receive::<News>().await?;
+    ok("done".to_owned())
+});
+
+/// Found by the simulation: a loop or a join that `select!` polled and dropped before the code rested stayed in the
+/// history. A replay that did not poll it had an entry too many, and the instance was stuck for good.
+#[test]
+fn what_is_asked_for_and_dropped_before_the_code_rests_leaves_nothing_behind() {
+    for (kind, polled) in (0..5).flat_map(|kind| [(kind, true), (kind, false)]) {
+        let mut harness = Harness::<Compounds>::new(Plan::Live, 1).audited();
+        IS_POLLED.set(polled);
+        harness.start("i", &kind);
+        assert_eq!(harness.run("i").unwrap(), End::Waiting);
+        let history: Vec<_> = harness.history("i").into_keys().collect();
+        assert!(
+            history.iter().all(|path| path.starts_with("News")),
+            "{kind}: {history:?}"
+        );
+        IS_POLLED.set(!polled);
+        assert_eq!(harness.replay("i").unwrap(), None);
+        harness.send("i", &News(1));
+        assert_eq!(harness.run("i").unwrap(), End::Completed("done".into()));
+        IS_POLLED.set(polled);
+        assert_eq!(harness.replay("i").unwrap(), Some(End::Completed("done".into())));
+    }
+}
+
+workflow!(LoopThatIsCancelled, |ctx| {
+    let body = |ctx: Ctx<Self>, (): ()| async move {
+        let woken = ctx.sleep("long", "1h").await;
+        ok(Loop::Break(woken.is_ok()))
+    };
+    let looping = branch("loop", move |ctx: Ctx<Self>| async move {
+        ok(ctx.repeat("loop", (), body).await?)
+    });
+    let waiting = branch("wait", |ctx: Ctx<Self>| async move {
+        let (one, two) = (
+            |ctx: Ctx<Self>| async move { ok(ctx.receive::<News>().await?.0) },
+            |_| async { ok(2) },
+        );
+        ok(ctx.join("join", (branch("one", one), branch("two", two))).await?.0 == 0)
+    });
+    ctx.receive::<News>().await.ok();
+    let won = ctx.race("race", (looping, waiting)).await?;
+    ctx.shield().step("tidy up", || async { ok(()) }).await?;
+    ctx.shield().sleep("rest", "1h").await?;
+    ok(won.name)
+});
+
+/// Found by the simulation: the end of a loop that a cancellation brought about was recorded. Replay took the loop for
+/// over as soon as it came to it, and never came to what had been asked for beside it.
+#[test]
+fn a_loop_that_a_cancellation_ends_is_over_at_the_same_place_in_replay() {
+    let end = in_every_mode::<LoopThatIsCancelled, _>(1, |harness| {
+        harness.start("i", &());
+        harness.cancel_after("i", Duration::from_secs(1), "enough");
+        harness.run("i").unwrap()
+    });
+    assert_eq!(end, End::Completed("loop".into()));
+}

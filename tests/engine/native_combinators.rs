@@ -1,0 +1,106 @@
+//! Programs of native combinators replay to the same outcome.
+//!
+//! Random trees of `join!`, `try_join!`, `select!`, `FuturesUnordered` and the verbs of the context, over steps that
+//! succeed, fail and are tried again, sleeps, and waits for messages that come at random times. A program that waits
+//! for a message that never comes is cancelled, which has to replay like everything else.
+//!
+//! What is promised differs with what can be known. If no two things happen at the same time, then nothing that a
+//! crash could reorder happens at all, and every mode has to give the same trace and the same history. If they do,
+//! a crash before a commit may let them fall into commits differently; but what is recorded stays, and whatever came
+//! of it is what its own history replays to.
+
+mod program;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use everstep::storage::record::{Completed, EntryKind};
+use everstep::testing::harness::{End, Harness, Plan};
+use program::{Interpreter, News, Program, programs};
+use proptest::prelude::*;
+
+/// Far more points in time than a program has events.
+const MANY: u64 = 1_000_000_000;
+
+type Outcome = (End<Vec<String>>, BTreeMap<String, (Option<Completed>, EntryKind)>);
+
+/// A program, when it is sent messages, and when it is cancelled.
+type Case = (Program, Vec<u64>, Option<u64>);
+
+fn play(harness: &mut Harness<Interpreter>, (program, messages, cancel): &Case) -> Outcome {
+    harness.start("i", program);
+    if let Some(after) = cancel {
+        harness.cancel_after("i", Duration::from_millis(*after), "now");
+    }
+    for (number, after) in (1..).zip(messages) {
+        harness.send_after("i", Duration::from_millis(*after), &News(number));
+    }
+    let mut end = harness.run("i").unwrap();
+    if end == End::Waiting {
+        harness.cancel("i", "enough");
+        end = harness.run("i").unwrap();
+    }
+    let entries = harness.history("i").into_iter();
+    (
+        end,
+        entries
+            .map(|(path, entry)| (path, (entry.completed, entry.kind)))
+            .collect(),
+    )
+}
+
+fn plans(commits: u64) -> impl Iterator<Item = Plan> {
+    let crashes = (1..=commits).flat_map(|commit| [Plan::CrashBefore(commit), Plan::CrashAfter(commit)]);
+    [Plan::Live, Plan::Evict].into_iter().chain(crashes)
+}
+
+fn cases(points: u64, apart: u64, biased: bool) -> impl Strategy<Value = Case> {
+    let program = programs(points, apart).prop_map(move |node| Program { node, biased });
+    let time = || (1..=points).prop_map(move |point| point * apart);
+    let messages = prop::collection::vec(time(), 0..4);
+    (program, messages, prop::option::weighted(0.3, time()))
+}
+
+fn harness(plan: Plan, seed: u64, points: u64, apart: u64) -> Harness<Interpreter> {
+    Harness::new(plan, seed).spread(points, Duration::from_millis(apart))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// One thing at a time: every mode gives the same trace and the same history, and replay writes nothing.
+    #[test]
+    fn every_mode_gives_the_same_trace(case in cases(MANY, 1, true), seed in any::<u64>()) {
+        let mut live = harness(Plan::Live, seed, MANY, 1).audited();
+        let expected = play(&mut live, &case);
+        let replayed = live.replay("i").unwrap();
+        prop_assert_eq!(replayed.as_ref(), Some(&expected.0), "replayed, seed {}", seed);
+        for plan in plans(live.commits()) {
+            let found = play(&mut harness(plan, seed, MANY, 1), &case);
+            prop_assert_eq!(&found.0, &expected.0, "{:?}, seed {}", plan, seed);
+            prop_assert_eq!(&found.1, &expected.1, "{:?}, seed {}", plan, seed);
+        }
+    }
+
+    /// Many things at once: what was recorded at a crash stays, and the end is what the history replays to.
+    #[test]
+    fn what_is_recorded_stays_and_replays_to_what_came_of_it(case in cases(3, 1_000, false), seed in any::<u64>()) {
+        let mut live = harness(Plan::Live, seed, 3, 1_000).audited();
+        play(&mut live, &case);
+        for plan in plans(live.commits()) {
+            let mut harness = harness(plan, seed, 3, 1_000);
+            let (end, history) = play(&mut harness, &case);
+            for again in 0..2 {
+                let replayed = harness.replay("i").unwrap();
+                prop_assert_eq!(replayed.as_ref(), Some(&end), "{:?}, seed {}, replay {}", plan, seed, again);
+            }
+            for (path, entry) in harness.at_crash() {
+                let trimmed = path.contains('~') && !history.contains_key(path);
+                if let Some(completed) = entry.completed.filter(|_| !trimmed) {
+                    let expected = (Some(completed), entry.kind.clone());
+                    prop_assert_eq!(history.get(path), Some(&expected), "{} after {:?}, seed {}", path, plan, seed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What a step owes its user when it fails, hangs, is large, or dies with the process.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use everstep::storage::record::{EntryKind, FailureKind};
+use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::{Attempt, Bounds, Consequence, Ctx, Result, Workflow, WorkflowError, ok};
+
+/// A workflow without input from a name, an output type and a body.
+macro_rules! workflow {
+    ($name:ident, $output:ty, |$ctx:ident| $body:expr) => {
+        define!($name: () => $output, accepts [], |$ctx, _| $body);
+    };
+}
+
+fn run<W: Workflow<Input = ()>>() -> End<W::Output>
+where
+    W::Output: PartialEq + std::fmt::Debug,
+{
+    in_every_mode::<W, _>(1, |harness| {
+        harness.start("i", &());
+        harness.run("i").unwrap()
+    })
+}
+
+workflow!(Choosy, (FailureKind, u32, u32), |ctx| {
+    let work =
+        |attempt: Attempt| async move { Err::<(), _>(WorkflowError::msg(format!("error {}", attempt.number()))) };
+    let refused = ctx
+        .step("refused", work)
+        .retry_if(|failure| failure.message == "error 1");
+    let refused = refused.await.unwrap_err();
+    let tried = ctx.step("tried", work).retry_if(|_| true).await.unwrap_err();
+    ok((refused.kind, refused.attempts, tried.attempts))
+});
+
+/// BEHAVIOUR 3: a predicate says which failures are worth another attempt.
+#[test]
+fn a_predicate_says_what_is_worth_another_attempt() {
+    assert_eq!(run::<Choosy>(), End::Completed((FailureKind::Critical, 2, 3)));
+}
+
+workflow!(Beating, (u32, Option<u32>), |ctx| {
+    let copy = |attempt: Attempt| async move {
+        let done: Option<u32> = attempt.progress()?;
+        if attempt.number() == 1 {
+            attempt.heartbeat(&41)?;
+            attempt.heartbeat(&42)?;
+            // And is never heard of again.
+            std::future::pending::<()>().await;
+        }
+        ok((attempt.number(), done))
+    };
+    ok(ctx.step("copy", copy).heartbeat("10s").await?)
+});
+
+/// BEHAVIOUR 11: a missed heartbeat fails the attempt, and the next one goes on from what was said last.
+#[test]
+fn the_next_attempt_finds_what_the_last_heartbeat_said() {
+    assert_eq!(run::<Beating>(), End::Completed((2, Some(42))));
+}
+
+#[everstep::activity(heartbeat = "10s", retries = 1)]
+async fn silent(attempt: Attempt) -> Result<u32> {
+    if attempt.number() == 1 {
+        std::future::pending::<()>().await;
+    }
+    ok(attempt.number())
+}
+
+workflow!(Listening, u32, |ctx| ok(ctx.run(silent, ()).await?));
+
+/// BEHAVIOUR 11: so is the silence of an activity, as its attribute says.
+#[test]
+fn the_silence_of_an_activity_fails_its_attempt() {
+    assert_eq!(run::<Listening>(), End::Completed(2));
+}
+
+workflow!(Blocking, (bool, u32), |ctx| {
+    let here = std::thread::current().id();
+    let elsewhere = ctx
+        .step_blocking("where", move || ok(std::thread::current().id() != here))
+        .await?;
+    let number = |attempt: Attempt| {
+        assert!(attempt.number() > 1, "the first one panics");
+        ok(attempt.number())
+    };
+    ok((elsewhere, ctx.step_blocking("number", number).await?))
+});
+
+/// FAULTS 31, 35: blocking work runs on a thread of its own, and a panic there is a failed attempt.
+#[test]
+fn blocking_work_is_a_step_like_any_other() {
+    assert_eq!(run::<Blocking>(), End::Completed((true, 2)));
+}
+
+workflow!(Careless, (), |ctx| {
+    drop(ctx.step("forgotten", || async { ok(1) }));
+    ctx.step("done", || async { ok(()) }).await?;
+    ok(())
+});
+
+/// BEHAVIOUR 8: a step that was never awaited is reported when the function returns, once.
+#[test]
+fn a_step_that_was_never_awaited_is_reported() {
+    for plan in [
+        Plan::Live,
+        Plan::Evict,
+        Plan::CrashBefore(1),
+        Plan::CrashAfter(1),
+        Plan::CrashBefore(2),
+    ] {
+        let mut harness = Harness::<Careless>::new(plan, 1);
+        harness.start("i", &());
+        harness.run("i").unwrap();
+        assert_eq!(harness.unawaited(), ["forgotten"], "{plan:?}");
+    }
+}
+
+workflow!(Failing, (), |ctx| {
+    let fails = || async { Err::<(), _>(WorkflowError::msg("no")) };
+    ctx.step("caught", fails).attempts(1).await.unwrap_err();
+    ctx.sleep("a while", "1h").await?;
+    ok(ctx.step("fails", fails).attempts(2).await?)
+});
+
+/// BEHAVIOUR 12: an observer hears of each failure that is durable exactly once, and of none again in replay.
+#[test]
+fn an_observer_hears_of_each_failure_once() {
+    let script = |harness: &mut Harness<Failing>| {
+        harness.start("i", &());
+        harness.run("i").unwrap();
+        let heard = harness.incidents().iter().map(|incident| {
+            let consequence = match incident.consequence {
+                Consequence::Retry { .. } => "retry",
+                Consequence::StepFailed => "step",
+                Consequence::WorkflowFailed => "workflow",
+                _ => "?",
+            };
+            format!("{consequence} {}", incident.failure.path)
+        });
+        heard.collect::<Vec<_>>()
+    };
+    let all = ["step caught", "retry fails", "step fails", "workflow fails"];
+    assert_eq!(script(&mut Harness::new(Plan::Live, 1)), all);
+    assert_eq!(script(&mut Harness::new(Plan::Evict, 1)), all);
+    for commit in 1..=6 {
+        assert_eq!(script(&mut Harness::new(Plan::CrashBefore(commit), 1)), all, "{commit}");
+    }
+}
+
+workflow!(Patient, u32, |ctx| {
+    let first = |attempt: Attempt| async move {
+        everstep::ensure!(attempt.number() > 1, "once");
+        ok(attempt.number())
+    };
+    let second = |attempt: Attempt| async move { ok(attempt.number()) };
+    let (first, second) = futures_util::join!(
+        ctx.step("backing off", first).delay("1h").attempts(9),
+        ctx.step("running", second).attempts(9),
+    );
+    ok(first? * 10 + second?)
+});
+
+/// BEHAVIOUR 3, FAULTS 2 and 40: an attempt that ended with the process counts; one that was not due yet does not.
+#[test]
+fn a_crash_is_charged_to_what_was_running() {
+    // Of two attempts that are seen to end one after the other, the second is running when the process dies.
+    let numbers = |plan| {
+        let mut harness = Harness::<Patient>::new(plan, 1).charged();
+        harness.start("i", &());
+        match harness.run("i").unwrap() {
+            End::Completed(numbers) => (numbers / 10, numbers % 10),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(numbers(Plan::Live), (2, 1));
+    let mut charged = Vec::new();
+    for commit in 1..=3 {
+        for plan in [Plan::CrashBefore(commit), Plan::CrashAfter(commit)] {
+            charged.push(numbers(plan));
+        }
+    }
+    assert!(charged.contains(&(2, 2)), "the running one is charged: {charged:?}");
+    assert!(charged.iter().all(|(first, _)| *first <= 3), "{charged:?}");
+}
+
+static READS: AtomicU32 = AtomicU32::new(0);
+
+workflow!(Cheap, u32, |ctx| {
+    let mut sum = 0;
+    for name in ["a", "b", "c"] {
+        let read = || async {
+            READS.fetch_add(1, Ordering::Relaxed);
+            ok(1)
+        };
+        sum += ctx.step(name, read).ephemeral().await?;
+    }
+    ok(ctx.step("charge", move || async move { ok(sum) }).await?)
+});
+
+/// BEHAVIOUR 10: ephemeral results are stored with the next commit; what follows from them waits for that.
+#[test]
+fn ephemeral_steps_cost_no_commit_of_their_own() {
+    assert_eq!(run::<Cheap>(), End::Completed(3));
+    let mut harness = Harness::<Cheap>::new(Plan::Live, 1);
+    harness.start("i", &());
+    READS.store(0, Ordering::Relaxed);
+    harness.run("i").unwrap();
+    assert_eq!(harness.commits(), 3, "what was read, the charge, the end");
+    let mut harness = Harness::<Cheap>::new(Plan::CrashBefore(2), 1);
+    harness.start("i", &());
+    harness.run("i").unwrap();
+    let before = harness.at_crash();
+    assert!(
+        before.contains_key("c") && !before.contains_key("charge"),
+        "the charge had begun when the readings were durable: {before:?}"
+    );
+}
+
+workflow!(Large, String, |ctx| {
+    let failure = ctx
+        .step("large", || async { ok("x".repeat(100 << 20)) })
+        .await
+        .unwrap_err();
+    ok(format!(
+        "{:?} {} {}",
+        failure.kind,
+        failure.attempts,
+        failure.code.clone().unwrap_or_default()
+    ))
+});
+
+/// FAULTS 39: a result that is too large fails the step, without another attempt and before it is written.
+#[test]
+fn a_result_that_is_too_large_fails_the_step() {
+    let mut harness = Harness::<Large>::new(Plan::Live, 1);
+    harness.start("i", &());
+    assert_eq!(harness.run("i").unwrap(), End::Completed("Limit 1 ES0301".into()));
+}
+
+workflow!(Endless, (), |ctx| {
+    for number in 0_u32.. {
+        ctx.step(&format!("{number}"), move || async move { ok(number) })
+            .await?;
+    }
+    ok(())
+});
+
+/// FAULTS 64: a history warns, and fails its instance before it exceeds its bound; it can be read.
+#[test]
+fn a_history_that_is_too_long_fails_its_instance() {
+    let bounds = Bounds {
+        history_entries_warn: 5,
+        history_entries_max: 9,
+        ..Bounds::default()
+    };
+    let (failure, entries) = in_every_mode::<Endless, _>(1, |harness| {
+        let mut bounded = std::mem::replace(harness, Harness::new(Plan::Live, 1)).bounds(bounds);
+        bounded.start("i", &());
+        let End::Failed(failure) = bounded.run("i").unwrap() else {
+            panic!("it fails")
+        };
+        assert!(bounded.warnings().iter().any(|warning| warning.contains("6 entries")));
+        let found = (failure.code.clone(), bounded.history("i").len());
+        *harness = bounded;
+        found
+    });
+    assert_eq!((failure.as_deref(), entries), (Some("ES0302"), 9));
+}
+
+/// FAULTS 43, 68: so does a scope with too many operations.
+#[test]
+fn a_scope_that_is_too_large_fails_its_instance() {
+    let bounds = Bounds {
+        scope_entries_max: 4,
+        ..Bounds::default()
+    };
+    let mut harness = Harness::<Endless>::new(Plan::Live, 1).bounds(bounds);
+    harness.start("i", &());
+    let End::Failed(failure) = harness.run("i").unwrap() else {
+        panic!("it fails")
+    };
+    assert_eq!(failure.code.as_deref(), Some("ES0304"));
+    assert_eq!(harness.history("i").len(), 4);
+    assert!(
+        harness
+            .history("i")
+            .values()
+            .all(|entry| matches!(entry.kind, EntryKind::Step(Some(_))))
+    );
+}
+
+workflow!(Named, Vec<String>, |ctx| {
+    let key = |attempt: Attempt| async move { ok(attempt.idempotency_key().to_owned()) };
+    let slash = ctx.step("a/b", key).await?;
+    let inside = everstep::branch("a", |ctx: Ctx<Self>| async move { ok(ctx.step("b", key).await?) });
+    let other = everstep::branch("b", |_: Ctx<Self>| async move { ok(String::new()) });
+    let (inside, _) = ctx.join("a", (inside, other)).await?;
+    ok(vec![slash, inside])
+});
+
+/// BEHAVIOUR 13 and 52: keys name the instance, the run and the place, and free text in names makes no two alike.
+#[test]
+fn idempotency_keys_tell_places_apart() {
+    let keys = ["i/1/a\\/b".to_owned(), "i/1/a/a/b".to_owned()];
+    assert_eq!(run::<Named>(), End::Completed(keys.to_vec()));
+}

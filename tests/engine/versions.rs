@@ -1,0 +1,248 @@
+//! Changing code under running instances: `version`, `patched`, `removed`.
+
+use everstep::testing::harness::{End, Harness, Plan};
+use everstep::{Accepts, Ctx, Loop, Message, Result, Workflow, branch, ok};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Message, Serialize, Deserialize)]
+struct News(u32);
+
+/// Code of the one workflow that these tests deploy again and again.
+macro_rules! code {
+    ($name:ident, |$ctx:ident| $body:expr) => {
+        struct $name;
+
+        impl Workflow for $name {
+            const NAME: &'static str = "deployed";
+            type Input = ();
+            type Output = Vec<u32>;
+
+            async fn run($ctx: Ctx<Self>, _: ()) -> Result<Vec<u32>> {
+                $body
+            }
+        }
+
+        impl Accepts<News> for $name {}
+    };
+}
+
+/// A step that gives a number.
+macro_rules! step {
+    ($ctx:expr, $name:literal) => {
+        $ctx.step($name, || async { ok(7_u32) }).await?
+    };
+}
+
+fn started<W: Workflow<Input = (), Output = Vec<u32>> + Accepts<News>>() -> Harness<W> {
+    let mut harness = Harness::new(Plan::Evict, 1);
+    harness.start("i", &());
+    assert_eq!(harness.run("i").unwrap(), End::Waiting);
+    harness
+}
+
+fn finish<V: Workflow<Output = Vec<u32>> + Accepts<News>>(mut harness: Harness<V>) -> Vec<u32> {
+    for number in 1..9 {
+        match harness.run("i").unwrap() {
+            End::Completed(seen) => {
+                assert_eq!(harness.replay("i").unwrap(), Some(End::Completed(seen.clone())));
+                return seen;
+            }
+            End::Failed(failure) => panic!("{failure}"),
+            End::Waiting => harness.send("i", &News(number)),
+        }
+    }
+    panic!("it does not end");
+}
+
+code!(Everything, |ctx| {
+    step!(ctx, "step");
+    ctx.sleep("sleep", "1s").await?;
+    let in_branch = |ctx: Ctx<Everything>| async move { ok(step!(ctx, "s")) };
+    ctx.join("join", (branch("a", in_branch), branch("b", in_branch)))
+        .await?;
+    ctx.race("race", (branch("a", in_branch), branch("b", in_branch)))
+        .await?;
+    ctx.map("map", [1, 2], 2, |ctx: Ctx<Everything>, _| async move {
+        ok(step!(ctx, "s"))
+    })
+    .await?;
+    let body = |ctx: Ctx<Everything>, turn: u32| async move {
+        step!(ctx, "s");
+        ok(if turn == 5 {
+            Loop::Break(turn)
+        } else {
+            Loop::Continue(turn + 1)
+        })
+    };
+    ctx.repeat("loop", 0, body).commit_interval(2).history_keep(3).await?;
+    ctx.version("gate", 2)?;
+    let _ = ctx.receive::<News>().within("1s").await?;
+    ok(vec![ctx.receive::<News>().await?.0])
+});
+
+code!(Nothing, |ctx| {
+    for name in [
+        "step",
+        "sleep",
+        "join",
+        "race",
+        "map",
+        "loop",
+        "gate",
+        "News",
+        "never was",
+    ] {
+        ctx.removed(name)?;
+    }
+    let seven = step!(ctx, "new");
+    ok(vec![ctx.receive::<News>().await?.0, seven])
+});
+
+/// Found by reading: `removed` compared the kind of what it found with its own, and so never stepped over anything.
+#[test]
+fn removed_steps_over_entries_of_every_kind() {
+    assert_eq!(finish(started::<Everything>().deploy::<Nothing>()), [1, 7]);
+    assert_eq!(
+        finish(started::<Nothing>()),
+        [1, 7],
+        "and it is nothing to those who never had them"
+    );
+}
+
+code!(Ungated, |ctx| {
+    step!(ctx, "before");
+    step!(ctx, "after");
+    ok(vec![ctx.receive::<News>().await?.0])
+});
+
+code!(Gated, |ctx| {
+    step!(ctx, "before");
+    let passed = ctx.version("change", 2)?;
+    step!(ctx, "after");
+    let ahead = ctx.version("ahead", 5)?;
+    ctx.receive::<News>().await?;
+    ok(vec![passed, ahead, u32::from(ctx.patched("far ahead")?)])
+});
+
+code!(GatedAgain, |ctx| {
+    step!(ctx, "before");
+    let passed = ctx.version("change", 3)?;
+    step!(ctx, "after");
+    let ahead = ctx.version("ahead", 6)?;
+    ctx.receive::<News>().await?;
+    ok(vec![passed, ahead, u32::from(ctx.patched("far ahead")?)])
+});
+
+code!(Retired, |ctx| {
+    step!(ctx, "before");
+    ctx.removed("change")?;
+    step!(ctx, "after");
+    ctx.removed("ahead")?;
+    ctx.receive::<News>().await?;
+    ok(vec![9])
+});
+
+#[test]
+fn a_gate_is_1_where_it_was_passed_before_it_existed_and_the_latest_elsewhere() {
+    assert_eq!(finish(started::<Ungated>().deploy::<Gated>()), [1, 5, 1]);
+    assert_eq!(finish(started::<Gated>()), [2, 5, 1]);
+}
+
+#[test]
+fn an_answer_is_kept_when_the_latest_moves_on() {
+    let mut old = started::<Ungated>().deploy::<Gated>();
+    assert_eq!(old.run("i").unwrap(), End::Waiting);
+    assert_eq!(finish(started::<Gated>().deploy::<GatedAgain>()), [2, 5, 1]);
+    assert_eq!(finish(old.deploy::<GatedAgain>()), [1, 5, 1]);
+}
+
+#[test]
+fn a_gate_is_retired_with_removed() {
+    assert_eq!(finish(started::<Gated>().deploy::<Retired>()), [9]);
+    assert_eq!(finish(started::<Ungated>().deploy::<Retired>()), [9]);
+}
+
+macro_rules! turns {
+    ($ctx:ident, $code:ty, $gate:expr) => {{
+        let body = |ctx: Ctx<$code>, mut seen: Vec<u32>| async move {
+            seen.push($gate(&ctx)?);
+            step!(ctx, "s");
+            ctx.receive::<News>().await?;
+            ok(if seen.len() == 3 {
+                Loop::Break(seen)
+            } else {
+                Loop::Continue(seen)
+            })
+        };
+        ok($ctx.repeat("turns", vec![], body).commit_interval(1).await?)
+    }};
+}
+
+code!(UngatedLoop, |ctx| turns!(ctx, UngatedLoop, |_: &Ctx<UngatedLoop>| ok(
+    0
+)));
+code!(GatedLoop, |ctx| turns!(ctx, GatedLoop, |ctx: &Ctx<GatedLoop>| ctx
+    .version("change", 2)));
+
+#[test]
+fn a_gate_is_decided_for_each_iteration() {
+    assert_eq!(finish(started::<UngatedLoop>().deploy::<GatedLoop>()), [1, 2, 2]);
+    assert_eq!(finish(started::<GatedLoop>()), [2, 2, 2]);
+}
+
+code!(Together, |ctx| {
+    let one = async {
+        step!(ctx, "one");
+        ok(ctx.version("change", 2)?)
+    };
+    let two = async { ok(step!(ctx, "two")) };
+    let (one, two) = futures_util::try_join!(one, two)?;
+    ok(vec![one, two])
+});
+
+/// Found by reading: of two completions in one commit, the second was still to be delivered when the code came to the
+/// gate after the first. That looked like replay, and a new instance was given the old path.
+#[test]
+fn a_new_instance_gets_the_latest_also_between_two_completions_of_one_commit() {
+    for seed in 0..8 {
+        let mut harness = Harness::<Together>::new(Plan::Live, seed).spread(1, std::time::Duration::ZERO);
+        harness.start("i", &());
+        assert_eq!(harness.run("i").unwrap(), End::Completed(vec![2, 7]), "seed {seed}");
+        assert_eq!(
+            harness.replay("i").unwrap(),
+            Some(End::Completed(vec![2, 7])),
+            "seed {seed}"
+        );
+    }
+}
+
+/// Two versions of the one workflow, which tell the version of their instance.
+macro_rules! versioned {
+    ($name:ident, $version:literal) => {
+        struct $name;
+
+        impl Workflow for $name {
+            const NAME: &'static str = "deployed";
+            const VERSION: u32 = $version;
+            type Input = ();
+            type Output = Vec<u32>;
+
+            async fn run(ctx: Ctx<Self>, _: ()) -> Result<Vec<u32>> {
+                let news = ctx.receive::<News>().await?;
+                ok(vec![ctx.instance_version(), news.0])
+            }
+        }
+
+        impl Accepts<News> for $name {}
+    };
+}
+
+versioned!(First, 1);
+versioned!(Second, 2);
+
+/// BEHAVIOUR 29: an instance keeps the version that it was started with, under whatever code it goes on.
+#[test]
+fn an_instance_keeps_its_version() {
+    assert_eq!(finish(started::<First>().deploy::<Second>()), [1, 1]);
+    assert_eq!(finish(started::<Second>()), [2, 1]);
+}

@@ -1,0 +1,105 @@
+//! BEHAVIOUR 53: the cost of a step grows neither with the history behind it nor with the number of instances.
+
+use std::sync::{Arc, Mutex};
+
+use everstep::storage::engine::{
+    CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Snapshot,
+};
+use everstep::storage::engines::Memory;
+use everstep::{Ctx, Result, Runtime, Shard, Simulated, ok, workflow};
+
+use crate::kit;
+
+/// Counts what is asked of the engine behind it.
+struct Counting {
+    inner: Memory,
+    /// Rows and bytes of each group that was written, and how often something was read before it.
+    groups: Mutex<Vec<(usize, usize, u32)>>,
+    reads: Mutex<u32>,
+}
+
+impl Counting {
+    fn read(&self) {
+        *self.reads.lock().unwrap() += 1;
+    }
+}
+
+impl Engine for Counting {
+    fn limits(&self) -> EngineLimits {
+        self.inner.limits()
+    }
+
+    fn acquire(&self, shard: Shard, owner: Owner) -> std::result::Result<Lease, CommitError> {
+        self.inner.acquire(shard, owner)
+    }
+
+    fn position(&self, lease: &Lease) -> std::result::Result<Position, CommitError> {
+        self.inner.position(lease)
+    }
+
+    fn commit(&self, group: &Group<'_>) -> std::result::Result<(), CommitError> {
+        let rows = group.batches.iter().map(everstep::storage::batch::Batch::len).sum();
+        let bytes = group.batches.iter().map(everstep::storage::batch::Batch::bytes).sum();
+        let reads = std::mem::take(&mut *self.reads.lock().unwrap());
+        self.groups.lock().unwrap().push((rows, bytes, reads));
+        self.inner.commit(group)
+    }
+
+    fn get(&self, shard: Shard, key: &[u8]) -> std::result::Result<Option<Vec<u8>>, ReadError> {
+        self.read();
+        self.inner.get(shard, key)
+    }
+
+    fn snapshot(&self, shard: Shard) -> std::result::Result<Box<dyn Snapshot>, ReadError> {
+        self.read();
+        self.inner.snapshot(shard)
+    }
+}
+
+#[workflow]
+async fn walks(ctx: Ctx<Walks>, steps: u64) -> Result<u64> {
+    for number in 0..steps {
+        ctx.step(&format!("{number:05}"), move || async move { ok(number) })
+            .await?;
+    }
+    ok(steps)
+}
+
+/// What each of the last hundred steps of an instance with so many cost at most, after so many other instances.
+async fn cost(others: u64, steps: u64) -> (usize, usize, u32) {
+    let engine = Arc::new(Counting {
+        inner: Memory::new(),
+        groups: Mutex::default(),
+        reads: Mutex::default(),
+    });
+    let machine = Simulated {
+        engine: Arc::<Counting>::clone(&engine),
+        ..kit::machine()
+    };
+    let runtime = Runtime::builder()
+        .workflow(walks)
+        .open_simulated(machine)
+        .await
+        .unwrap();
+    for _ in 0..others {
+        runtime.start(walks, 1).await.unwrap().result().await.unwrap();
+    }
+    runtime.start(walks, steps).await.unwrap().result().await.unwrap();
+    let groups = engine.groups.lock().unwrap();
+    let last = &groups[groups.len() - 101..groups.len() - 1];
+    let most = |of: fn(&(usize, usize, u32)) -> usize| last.iter().map(of).max().unwrap();
+    let reads = last.iter().map(|(_, _, reads)| *reads).max().unwrap();
+    (most(|group| group.0), most(|group| group.1), reads)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_costs_the_same_whatever_is_behind_it() {
+    let (rows, bytes, reads) = cost(0, 200).await;
+    for (others, steps) in [(0, 3_000), (500, 200)] {
+        let found = cost(others, steps).await;
+        assert_eq!(found.0, rows, "rows, with {others} others and {steps} steps");
+        assert_eq!(found.2, reads, "reads, with {others} others and {steps} steps");
+        // A number of more digits takes a byte more, here and there.
+        assert!(found.1 <= bytes + 16, "{} bytes, and {bytes} at first", found.1);
+    }
+}

@@ -1,0 +1,187 @@
+//! What begins later: after a while, or when nobody has wanted something else for so long.
+
+use std::time::Duration;
+
+use everstep::storage::record::Status;
+use everstep::{Config, Ctx, Existing, Result, Runtime, ok, workflow};
+use futures_util::future::join_all;
+
+use crate::kit::{after, echo, everyone, machine, naps, open, pass};
+use crate::machine::{Machine, in_virtual_time};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn a_start_begins_after_a_while_and_not_before() {
+    let runtime = open().await;
+    let later = runtime.start(echo, 7).after("10m").await.unwrap();
+    let at = runtime.start(echo, 8).at(after(MINUTE * 10)).await.unwrap();
+    pass(MINUTE * 9).await;
+    for started in [&later, &at] {
+        assert_eq!(started.status().await.unwrap().status, Status::Pending);
+    }
+    pass(MINUTE * 2).await;
+    assert_eq!(later.status().await.unwrap().status, Status::Completed);
+    assert_eq!((later.result().await.unwrap(), at.result().await.unwrap()), (7, 8));
+    let wrong = runtime.start(echo, 7).after("5 parsecs").await;
+    assert_eq!(wrong.unwrap_err().code(), "ES0104");
+    let soon = runtime.start(echo, 9).after("1d").at(after(MINUTE * 30)).await.unwrap();
+    pass(MINUTE * 30).await;
+    assert_eq!(
+        soon.status().await.unwrap().status,
+        Status::Completed,
+        "said twice, the last holds"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_start_with_a_key_replaces_the_one_that_waits() {
+    let runtime = open().await;
+    let wanted = |number| runtime.debounce("document", "10m").starts(echo, number);
+    let first = wanted(1).await.unwrap();
+    assert!(!first.replaced());
+    pass(MINUTE * 9).await;
+    let second = wanted(2).await.unwrap();
+    assert!(second.replaced() && second.id() == first.id());
+    pass(MINUTE * 9).await;
+    assert_eq!(
+        runtime.list().count().await.unwrap(),
+        0,
+        "the time begins anew with each"
+    );
+    pass(MINUTE * 2).await;
+    assert_eq!(
+        second.begun().await.unwrap().result().await.unwrap(),
+        2,
+        "the input of the last"
+    );
+    let third = wanted(3).await.unwrap();
+    assert!(
+        !third.replaced() && third.id() != first.id(),
+        "what has begun is not replaced"
+    );
+    assert_eq!(third.begun().await.unwrap().result().await.unwrap(), 3);
+    assert_eq!(runtime.list().count().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_starts_at_once_one_becomes_an_instance() {
+    let runtime = open().await;
+    let starts = (0..100).map(|number| runtime.debounce("k", "1m").starts(echo, number).into_future());
+    let started: Vec<_> = join_all(starts)
+        .await
+        .into_iter()
+        .map(std::result::Result::unwrap)
+        .collect();
+    assert_eq!(started.iter().filter(|one| !one.replaced()).count(), 1);
+    assert!(started.iter().all(|one| one.id() == started[0].id()));
+    let other = runtime.debounce("k", "1m").starts(naps, 1).await.unwrap();
+    assert!(!other.replaced(), "a key is one of its workflow");
+    pass(MINUTE * 2).await;
+    assert_eq!(runtime.list().workflow("echo").count().await.unwrap(), 1);
+    assert_eq!(runtime.list().workflow("naps").count().await.unwrap(), 1);
+}
+
+/// Somebody who never stops wanting does not put it off for ever.
+#[tokio::test(start_paused = true)]
+async fn a_start_can_be_put_off_only_for_so_long() {
+    let runtime = open().await;
+    let mut last = None;
+    for number in 0..12 {
+        let wanted = runtime.debounce("k", "10m").starts(echo, number).at_most("30m");
+        last = Some(wanted.await.unwrap());
+        pass(MINUTE * 5).await;
+    }
+    assert!(
+        runtime.list().count().await.unwrap() >= 1,
+        "an hour is more than half of one"
+    );
+    let first = runtime.list().oldest_first().await.unwrap().rows[0].clone();
+    assert!(first.created_at_ms <= 1_893_456_000_000 + 30 * 60_000 + 1000);
+    last.unwrap().begun().await.unwrap().result().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_can_be_taken_back() {
+    let runtime = open().await;
+    let wanted = runtime.debounce("k", "10m").starts(echo, 1).await.unwrap();
+    assert!(wanted.cancel("not any more").await.unwrap().is_done());
+    pass(MINUTE * 20).await;
+    assert_eq!(runtime.list().count().await.unwrap(), 0);
+    let again = runtime.debounce("k", "10m").starts(echo, 2).await.unwrap();
+    assert!(!again.replaced());
+    assert_eq!(again.begun().await.unwrap().result().await.unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_survives_a_restart() {
+    let machine = machine();
+    let runtime = everyone().open_simulated(machine.clone()).await.unwrap();
+    let before = runtime.debounce("k", "10m").starts(echo, 1).await.unwrap().id().clone();
+    runtime
+        .debounce("k", "10m")
+        .starts(echo, 2)
+        .tag("shop", "paris")
+        .await
+        .unwrap();
+    runtime.stop().await;
+    drop(runtime);
+    let runtime = everyone().open_simulated(machine).await.unwrap();
+    pass(MINUTE).await;
+    let third = runtime
+        .debounce("k", "10m")
+        .starts(echo, 3)
+        .tag("shop", "rome")
+        .await
+        .unwrap();
+    assert!(third.replaced() && *third.id() == before);
+    pass(MINUTE * 11).await;
+    let handle = runtime.handle(echo, before.as_str()).unwrap();
+    assert_eq!(handle.result().await.unwrap(), 3);
+    assert_eq!(handle.status().await.unwrap().tags["shop"], "rome");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_a_start_is_said_before_anything_is_written() {
+    let runtime = open().await;
+    let debounced = runtime.debounce("k", "5 parsecs").starts(echo, 1).await;
+    assert_eq!(debounced.unwrap_err().code(), "ES0104");
+    let debounced = runtime.debounce("k", "5m").starts(stranger, ()).await;
+    assert_eq!(debounced.unwrap_err().code(), "ES0405");
+    assert_eq!(runtime.list().workflow("__debounce").count().await.unwrap(), 0);
+}
+
+#[workflow]
+async fn stranger(_ctx: Ctx<Stranger>) -> Result<()> {
+    ok(())
+}
+
+/// FAULTS 23 to 25 for what begins later: the clock is set, the process is gone, and it begins once.
+#[test]
+fn a_start_that_came_due_meanwhile_begins_once() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let runtime = machine.open(everyone(), Config::default()).await;
+        runtime.start(naps, 5).id("a").after("10m").await.unwrap();
+        let wanted = runtime.debounce("k", "10m").starts(naps, 6).await.unwrap().id().clone();
+        drop(runtime);
+        machine.clock.jump(MINUTE * 60, false);
+        let runtime: Runtime = machine.open(everyone(), Config::default()).await;
+        pass(MINUTE).await;
+        machine.clock.jump(MINUTE * 60, true);
+        pass(MINUTE * 120).await;
+        for (id, seconds) in [("a", 5), (wanted.as_str(), 6)] {
+            let handle = runtime.handle(naps, id).unwrap();
+            assert_eq!(handle.result().await.unwrap(), seconds);
+            assert_eq!(handle.status().await.unwrap().run, 1);
+        }
+        let again = runtime
+            .start(naps, 5)
+            .id("a")
+            .if_exists(Existing::Return)
+            .await
+            .unwrap();
+        assert!(again.existed());
+        assert_eq!(runtime.list().count().await.unwrap(), 2);
+    });
+}

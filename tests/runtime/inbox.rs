@@ -1,0 +1,117 @@
+//! An inbox that is full.
+
+use std::time::Duration;
+
+use everstep::storage::record::Status;
+use everstep::{Config, Ctx, Effect, Message, Result, Runtime, Sent, ok, workflow};
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{Machine, in_virtual_time};
+
+const MOST: u32 = 5;
+
+#[derive(Message, Serialize, Deserialize)]
+struct Word(u32);
+
+/// Takes its messages only after an hour, one by one.
+#[workflow(accepts(Word))]
+async fn late(ctx: Ctx<Late>, words: u32) -> Result<Vec<u32>> {
+    ctx.sleep("an hour", "1h").await?;
+    let mut heard = Vec::new();
+    for _ in 0..words {
+        heard.push(ctx.receive::<Word>().await?.0);
+    }
+    ok(heard)
+}
+
+/// Sends so many words to `late`.
+#[workflow]
+async fn talking(ctx: Ctx<Talking>, words: u32) -> Result<()> {
+    for word in 0..words {
+        ctx.send(late, "late", Word(word)).await?;
+    }
+    ok(())
+}
+
+fn builder() -> everstep::Builder {
+    Runtime::builder().workflow(late).workflow(talking)
+}
+
+fn config() -> Config {
+    Config::default().inbox_max(MOST as usize)
+}
+
+/// FAULTS 66: messages come faster than they are taken. Past the bound the sender is refused, also by the next
+/// process; duplicates are still recognised, operators are still heard, other instances notice nothing, and what is
+/// taken makes room.
+#[test]
+fn a_flood_is_refused() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        {
+            let runtime = machine.open(builder(), config()).await;
+            let handle = runtime.start(late, MOST + 2).id("late").await.unwrap();
+            for word in 0..MOST {
+                let sent = handle.send(Word(word)).id(format!("w{word}")).await.unwrap();
+                assert_eq!(sent, Sent::Accepted);
+            }
+            for _ in 0..3 {
+                assert_eq!(handle.send(Word(99)).await.unwrap_err().code(), "ES0414");
+            }
+        }
+        let runtime = machine.open(builder(), config()).await;
+        let handle = runtime.handle(late, "late").unwrap();
+        let refused = handle.send(Word(99)).await.unwrap_err();
+        assert_eq!(refused.code(), "ES0414", "{refused}");
+        let again = handle.send(Word(0)).id("w0").await.unwrap();
+        assert_eq!(again, Sent::Duplicate);
+        assert_eq!(handle.pause().await.unwrap().effect, Effect::Done);
+        assert_eq!(handle.resume().await.unwrap().effect, Effect::Done);
+        let other = runtime.start(late, 1).id("other").await.unwrap();
+        other.send(Word(7)).await.unwrap();
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        handle.reached(|status| status == Status::Waiting).await.unwrap();
+        // It has taken them all.
+        for word in MOST..MOST + 2 {
+            handle.send(Word(word)).await.unwrap();
+        }
+        assert_eq!(handle.result().await.unwrap(), (0..MOST + 2).collect::<Vec<_>>());
+        assert_eq!(other.result().await.unwrap(), [7]);
+    });
+}
+
+/// FAULTS 66: what an instance sends to a full inbox is not lost. It waits in the outbox of the sender, and arrives in
+/// its order when there is room.
+#[test]
+fn instances_wait_for_room() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let runtime = machine.open(builder(), config()).await;
+        let words = 3 * MOST;
+        let handle = runtime.start(late, words).id("late").await.unwrap();
+        let talking = runtime.start(talking, words).id("t").await.unwrap();
+        talking.result().await.unwrap();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let refused = handle.send(Word(99)).await.unwrap_err();
+        assert_eq!(refused.code(), "ES0414", "{refused}");
+        assert_eq!(handle.result().await.unwrap(), (0..words).collect::<Vec<_>>());
+    });
+}
+
+/// An instance that is deleted leaves no count behind: the next one with its id begins with an empty inbox.
+#[test]
+fn a_new_instance_has_an_empty_inbox() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let runtime = machine.open(builder(), config()).await;
+        for _ in 0..2 {
+            let handle = runtime.start(late, MOST).id("late").await.unwrap();
+            for word in 0..MOST {
+                handle.send(Word(word)).await.unwrap();
+            }
+            handle.send(Word(99)).await.unwrap_err();
+            handle.terminate("enough").await.unwrap();
+            handle.delete().await.unwrap();
+        }
+    });
+}

@@ -1,0 +1,81 @@
+//! FAULTS 36: code that runs without awaiting anything keeps the threads of user code, and nothing else.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, SystemTime};
+
+use everstep::storage::record::Status;
+use everstep::{Config, Ctx, Message, Result, Runtime, ok, workflow};
+use serde::{Deserialize, Serialize};
+
+static KEPT: AtomicU32 = AtomicU32::new(0);
+static ENOUGH: Mutex<bool> = Mutex::new(false);
+static CHANGED: Condvar = Condvar::new();
+
+/// Keeps its thread until the test has seen enough; a test that does not get anywhere ends too, and fails.
+fn keep_the_thread() -> bool {
+    KEPT.fetch_add(1, Ordering::SeqCst);
+    let wait = CHANGED.wait_timeout_while(ENOUGH.lock().unwrap(), Duration::from_secs(30), |enough| !*enough);
+    *wait.unwrap().0
+}
+
+#[workflow]
+async fn keeps(_ctx: Ctx<Keeps>) -> Result<bool> {
+    ok(keep_the_thread())
+}
+
+#[workflow]
+async fn keeps_in_a_step(ctx: Ctx<KeepsInAStep>) -> Result<bool> {
+    ok(ctx.step("keep", || async { ok(keep_the_thread()) }).await?)
+}
+
+#[derive(Debug, Message, Serialize, Deserialize)]
+struct Word(u32);
+
+#[workflow(accepts(Word))]
+async fn listens(ctx: Ctx<Listens>) -> Result<u32> {
+    ok(ctx.receive::<Word>().await?.0)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime under test has the clock of the machine"
+)]
+fn soon() -> SystemTime {
+    SystemTime::now() + Duration::from_millis(50)
+}
+
+/// Every thread of user code is kept by code that never awaits. Callers are answered, messages are accepted and
+/// durable, alarms ring; and when the code comes to its senses, everything goes on.
+///
+/// The program's own executor has one thread. Were user code on it, nothing below would be polled meanwhile.
+#[tokio::test]
+async fn callers_commits_and_alarms_go_on() {
+    let config = Config::default().workers(2);
+    let builder = Runtime::builder().workflow(keeps).workflow(keeps_in_a_step);
+    let runtime = builder.workflow(listens).config(config).open("memory:").await.unwrap();
+    let function = runtime.start(keeps, ()).await.unwrap();
+    let step = runtime.start(keeps_in_a_step, ()).await.unwrap();
+    while KEPT.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let listener = runtime.start(listens, ()).await.unwrap();
+    assert_eq!(listener.status().await.unwrap().status, Status::Pending);
+    listener.send(Word(7)).await.unwrap();
+    let later = runtime.start(listens, ()).at(soon()).await.unwrap();
+    // Whoever begins later is brought into memory by its alarm, and by nobody else.
+    while runtime.stats().residents < 4 {
+        tokio::task::yield_now().await;
+        let now = function.status().await.unwrap().status;
+        assert_eq!(now, Status::Pending, "it gave its thread back before the alarm rang");
+    }
+    assert_eq!(later.status().await.unwrap().status, Status::Pending);
+    *ENOUGH.lock().unwrap() = true;
+    CHANGED.notify_all();
+    assert!(function.result().await.unwrap(), "the test came to its end before it");
+    assert!(step.result().await.unwrap());
+    assert_eq!(listener.result().await.unwrap(), 7);
+    later.send(Word(8)).await.unwrap();
+    assert_eq!(later.result().await.unwrap(), 8);
+    runtime.stop().await;
+}

@@ -1,0 +1,130 @@
+//! Who is in memory: not the idle, never more than allowed, never twice.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
+use std::time::Duration;
+
+use everstep::storage::record::Status;
+use everstep::{Config, Ctx, Message, Result, Runtime, ok, workflow};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::machine::{Machine, in_virtual_time, settle, yields};
+
+#[derive(Message, Serialize, Deserialize)]
+struct Tick(u32);
+
+/// How many live functions each instance has now, and had at most.
+static LIVE: LazyLock<Mutex<HashMap<String, (u32, u32)>>> = LazyLock::new(Mutex::default);
+
+struct Alive(String);
+
+impl Alive {
+    fn new(id: &str) -> Self {
+        let mut live = LIVE.lock().unwrap();
+        let (now, most) = live.entry(id.to_owned()).or_default();
+        *now += 1;
+        *most = (*most).max(*now);
+        Self(id.to_owned())
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        LIVE.lock().unwrap().get_mut(&self.0).unwrap().0 -= 1;
+    }
+}
+
+/// Adds up ticks until it has them all.
+#[workflow(accepts(Tick))]
+async fn adding(ctx: Ctx<Adding>, input: (String, u32)) -> Result<u32> {
+    let (id, ticks) = input;
+    let _alive = Alive::new(&id);
+    let mut sum = 0;
+    for _ in 0..ticks {
+        sum += ctx.receive::<Tick>().await?.0;
+    }
+    ok(sum)
+}
+
+/// BEHAVIOUR 47: what has nothing to do leaves memory after its idle time, and goes on when there is news.
+#[test]
+fn the_idle_leave_and_come_back() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().idle(Duration::from_secs(60));
+        let runtime = machine.open(Runtime::builder().workflow(adding), config).await;
+        let handle = runtime.start(adding, ("idle".into(), 2)).id("idle").await.unwrap();
+        handle.reached(|status| status == Status::Waiting).await.unwrap();
+        settle().await;
+        assert_eq!(runtime.stats().residents, 1, "it stays for a while");
+        tokio::time::advance(Duration::from_secs(61)).await;
+        settle().await;
+        assert_eq!(runtime.stats().residents, 0, "and leaves then");
+        assert_eq!(LIVE.lock().unwrap()["idle"].0, 0, "nothing of it is in memory");
+        handle.send(Tick(1)).await.unwrap();
+        handle.send(Tick(2)).await.unwrap();
+        assert_eq!(handle.result().await.unwrap(), 3);
+    });
+}
+
+/// The bound holds, and nobody is starved by it: the least recently used makes room.
+#[test]
+fn memory_is_bounded() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().idle(Duration::from_secs(3600)).residents_max(3);
+        let runtime = machine.open(Runtime::builder().workflow(adding), config).await;
+        let mut handles = Vec::new();
+        for number in 0..20 {
+            let id = format!("bound-{number}");
+            handles.push(runtime.start(adding, (id.clone(), 2)).id(id).await.unwrap());
+        }
+        for handle in &handles {
+            handle.reached(|status| status == Status::Waiting).await.unwrap();
+            assert!(runtime.stats().residents <= 3, "{:?}", runtime.stats());
+        }
+        for tick in 1..=2 {
+            for handle in &handles {
+                handle.send(Tick(tick)).await.unwrap();
+                assert!(runtime.stats().residents <= 3, "{:?}", runtime.stats());
+            }
+        }
+        for handle in &handles {
+            assert_eq!(handle.result().await.unwrap(), 3);
+        }
+    });
+}
+
+/// FAULTS 53: activation races passivation. A message comes to an instance that is coming, looking, staying, leaving or
+/// gone, at every moment that a fast or a slow disk makes. It is the only message: if its nudge is lost, nobody else
+/// wakes the instance. It is sent in a task, so that the sender may hear of it before the instance does.
+#[test]
+fn there_are_never_two_and_no_nudge_is_lost() {
+    in_virtual_time(async {
+        let (gone, stays) = (Duration::ZERO, Duration::from_secs(36_000));
+        for (slow, idle) in [0, 1, 2, 4, 8]
+            .into_iter()
+            .flat_map(|slow| [(slow, gone), (slow, stays)])
+        {
+            let mut machine = Machine::new();
+            machine.yields = slow;
+            let config = Config::default().idle(idle);
+            let runtime = machine.open(Runtime::builder().workflow(adding), config).await;
+            for late in 0..40 {
+                let id = format!("race-{slow}-{late}-{idle:?}");
+                let handle = runtime.start(adding, (id.clone(), 1)).id(id.clone()).await.unwrap();
+                let sender = handle.clone();
+                let mut sending = JoinSet::new();
+                sending.spawn(async move {
+                    yields(late).await;
+                    sender.send(Tick(7)).await.unwrap();
+                });
+                sending.join_all().await;
+                let result = tokio::time::timeout(Duration::from_secs(3600), handle.result()).await;
+                assert_eq!(result.expect(&id).unwrap(), 7, "{id}");
+                assert_eq!(LIVE.lock().unwrap()[&id].1, 1, "{id} was in memory twice");
+            }
+        }
+    });
+}

@@ -1,0 +1,81 @@
+//! BEHAVIOUR 43: a result can be waited for as long as asked, by anybody, in any lifetime of the process.
+
+use everstep::storage::record::FailureKind;
+use everstep::{Builder, Error, Runtime};
+use futures_util::future::join_all;
+
+use crate::kit::{Word, echo, everyone, fails, naps, open, waits};
+
+#[tokio::test(start_paused = true)]
+async fn several_waiters_all_get_it() {
+    let runtime = open().await;
+    let naps = runtime.start(naps, 60).await.unwrap();
+    let waiters = (0..10).map(|_| naps.result().into_future());
+    for result in join_all(waiters).await {
+        assert_eq!(result.unwrap(), 60);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_gives_up_when_it_said_and_the_instance_goes_on() {
+    let runtime = open().await;
+    let naps = runtime.start(naps, 60).await.unwrap();
+    assert_eq!(naps.result().timeout("59s").await.unwrap_err().code(), "ES0410");
+    assert_eq!(naps.result().timeout("soon").await.unwrap_err().code(), "ES0104");
+    assert_eq!(naps.result().timeout("2s").await.unwrap(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_comes_with_its_kind() {
+    let runtime = open().await;
+    let failed = runtime.start(fails, ()).await.unwrap();
+    let Error::Failed(failure) = failed.result().await.unwrap_err() else {
+        panic!("it failed");
+    };
+    assert_eq!(
+        (failure.kind, failure.attempts, failure.path.as_str()),
+        (FailureKind::Exhausted, 2, "charge")
+    );
+}
+
+/// Opens a store as soon as the runtime before has let go of it.
+async fn reopen(url: &str, builder: fn() -> Builder) -> Runtime {
+    loop {
+        match builder().open(url).await {
+            Err(error) if error.code() == "ES0205" => tokio::task::yield_now().await,
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
+/// On the disk, with the process' own clock: the runtime is dropped and opened again between the start, the message
+/// and the result.
+#[tokio::test]
+async fn a_result_is_there_after_restarts() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    let url = path.to_str().unwrap();
+    let runtime = reopen(url, everyone).await;
+    runtime.start(waits, 1).id("one").await.unwrap();
+    runtime.start(echo, 4).id("two").await.unwrap().result().await.unwrap();
+    runtime.stop().await;
+    drop(runtime);
+    let runtime = reopen(url, everyone).await;
+    runtime.handle(waits, "one").unwrap().send(Word(3)).await.unwrap();
+    runtime.stop().await;
+    drop(runtime);
+    let runtime = reopen(url, everyone).await;
+    assert_eq!(runtime.handle(waits, "one").unwrap().result().await.unwrap(), [3]);
+    runtime.stop().await;
+    drop(runtime);
+    // A process that knows no workflow can read it all the same.
+    let runtime = reopen(url, Runtime::builder).await;
+    let four: u64 = runtime.instance("two").unwrap().result_as().await.unwrap();
+    assert_eq!(four, 4);
+    assert_eq!(
+        runtime.instance("one").unwrap().status().await.unwrap().workflow,
+        "waits"
+    );
+    runtime.stop().await;
+    drop(runtime);
+}

@@ -1,0 +1,157 @@
+//! What ended long ago is deleted, and nothing else.
+
+use std::time::Duration;
+
+use everstep::storage::record::Status;
+use everstep::{Config, Ctx, Error, Outcome, Result, Runtime, critical, ok, workflow};
+
+use crate::machine::{Machine, in_virtual_time};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[workflow]
+async fn ending(ctx: Ctx<Ending>, how: String) -> Result<u32> {
+    match how.as_str() {
+        "well" => ok(1),
+        "badly" => Err(critical(std::io::Error::other("badly"))),
+        _ => {
+            ctx.sleep("for long", "30d").await?;
+            ok(2)
+        }
+    }
+}
+
+/// FAULTS 70: only what has ended goes, after the period for how it ended; it is told apart from what never was.
+#[test]
+fn only_what_ended_long_enough_ago_is_deleted() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().keep_completed(HOUR).keep_failed(10 * HOUR);
+        let runtime = machine.open(Runtime::builder().workflow(ending), config).await;
+        let start = |id: &'static str| runtime.start(ending, id.to_owned()).id(id);
+        start("well").await.unwrap();
+        start("badly").await.unwrap();
+        start("never").await.unwrap();
+        let gone = async |id: &'static str| {
+            let Ok(handle) = runtime.handle(ending, id) else {
+                return true;
+            };
+            match handle.reached(|_| true).await {
+                Ok(_) => false,
+                Err(Error::Deleted(_)) => true,
+                Err(error) => panic!("{id}: {error}"),
+            }
+        };
+        let which = async || (gone("well").await, gone("badly").await, gone("never").await);
+        let after = |time: Duration| async move {
+            // An elapsed timeout is a wait.
+            let _ = tokio::time::timeout(time, std::future::pending::<()>()).await;
+        };
+        after(HOUR / 2).await;
+        assert_eq!(which().await, (false, false, false));
+        after(HOUR).await;
+        assert_eq!(which().await, (true, false, false));
+        after(10 * HOUR).await;
+        assert_eq!(which().await, (true, true, false));
+        let handle = runtime.handle(ending, "never").unwrap();
+        assert_eq!(handle.reached(|_| true).await.unwrap(), Status::Sleeping);
+    });
+}
+
+/// One whose periods are its own.
+#[workflow]
+async fn precious(ctx: Ctx<Precious>, how: String) -> Result<u32> {
+    if how != "well" {
+        ctx.sleep("for long", "30d").await?;
+    }
+    ok(1)
+}
+
+#[test]
+fn periods_are_by_workflow_and_by_how_it_ended() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default()
+            .keep_completed(HOUR)
+            .keep_failed(4 * HOUR)
+            .keep(Outcome::Cancelled, 2 * HOUR)
+            .workflow_keep("precious", Outcome::Completed, 6 * HOUR)
+            .workflow_keep("precious", Outcome::Terminated, None);
+        let builder = Runtime::builder().workflow(ending).workflow(precious);
+        let runtime = machine.open(builder, config).await;
+        for (id, how) in [("well", "well"), ("cancelled", "long"), ("terminated", "long")] {
+            runtime
+                .start(ending, how.to_owned())
+                .id(format!("e-{id}"))
+                .await
+                .unwrap();
+            runtime
+                .start(precious, how.to_owned())
+                .id(format!("p-{id}"))
+                .await
+                .unwrap();
+            for which in ["e", "p"] {
+                let handle = runtime.instance(&format!("{which}-{id}")).unwrap();
+                match id {
+                    "cancelled" => drop(handle.cancel("test").await.unwrap()),
+                    "terminated" => drop(handle.terminate("test").await.unwrap()),
+                    _ => {}
+                }
+                handle.reached(Status::is_terminal).await.unwrap();
+            }
+        }
+        let left = async || {
+            let rows = runtime.list().oldest_first().await.unwrap().rows;
+            let mut ids: Vec<_> = rows.into_iter().map(|row| row.id).collect();
+            ids.sort();
+            ids
+        };
+        // An elapsed timeout is a wait. Each time is between two of the periods.
+        let mut expected = vec![
+            "e-cancelled",
+            "e-terminated",
+            "e-well",
+            "p-cancelled",
+            "p-terminated",
+            "p-well",
+        ];
+        for gone in [
+            &[][..],
+            &["e-well"],
+            &["e-cancelled", "p-cancelled"],
+            &[],
+            &["e-terminated"],
+            &[],
+            &["p-well"],
+        ] {
+            let _ = tokio::time::timeout(HOUR / 2, std::future::pending::<()>()).await;
+            expected.retain(|id| !gone.contains(id));
+            assert_eq!(left().await, expected);
+            let _ = tokio::time::timeout(HOUR / 2, std::future::pending::<()>()).await;
+        }
+        assert_eq!(left().await, ["p-terminated"], "for ever");
+    });
+}
+
+/// FAULTS 70: one that began another run in time is kept from when that ended, whatever its listing row said before.
+#[test]
+fn one_that_ran_again_is_kept_from_its_last_end() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().keep_completed(HOUR);
+        let runtime = machine.open(Runtime::builder().workflow(ending), config).await;
+        for _ in 0..4 {
+            let start = runtime.start(ending, "well".to_owned()).id("again");
+            let started = start.if_exists(everstep::Existing::NewRun).await.unwrap();
+            assert!(!started.existed());
+            started.result().await.unwrap();
+            let _ = tokio::time::timeout(HOUR * 3 / 4, std::future::pending::<()>()).await;
+        }
+        let kept = runtime.instance("again").unwrap().status().await.unwrap();
+        assert_eq!(kept.run, 4);
+        let _ = tokio::time::timeout(HOUR, std::future::pending::<()>()).await;
+        let gone = runtime.instance("again").unwrap().status().await.unwrap_err();
+        assert_eq!(gone.code(), "ES0408");
+        assert!(runtime.store().verify().unwrap().is_clean());
+    });
+}

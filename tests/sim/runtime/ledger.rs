@@ -1,0 +1,591 @@
+//! The outside observer: what code, steps and clients saw, and what they must never see.
+//!
+//! It knows nothing of stores and engines. What was seen once must be seen again; what was seen to be over must not
+//! begin again. Everything is in one thread, so it lies in a thread-local, where functions without an environment
+//! find it. A violation is noted and not raised: a panic in a workflow would only be one more fault.
+
+mod outside;
+mod renewal;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use everstep::storage::record::Status;
+
+use super::interpreter::News;
+use super::program::Program;
+use crate::chance::Chance;
+
+pub(crate) use outside::UNANSWERED;
+
+/// How many events before a violation are told.
+const TOLD_MAX: usize = 400;
+
+/// A place in the program of an instance, all the way down.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) instance: String,
+    pub(crate) path: String,
+}
+
+impl Place {
+    /// The same place in an earlier run, the latest first.
+    fn before(&self) -> impl Iterator<Item = Self> {
+        let mut parts = self.path.splitn(3, '/');
+        let (id, run, rest) = (parts.next(), parts.next(), parts.next());
+        let run: u32 = run.and_then(|run| run.parse().ok()).unwrap_or(0);
+        let (id, rest) = (id.unwrap_or_default().to_owned(), rest.unwrap_or_default().to_owned());
+        let instance = self.instance.clone();
+        (1..run).rev().map(move |run| Self {
+            instance: instance.clone(),
+            path: format!("{id}/{run}/{rest}"),
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct StepSeen {
+    executions: Vec<String>,
+    key: Option<String>,
+    result: Option<Result<String, String>>,
+    undo: UndoSeen,
+}
+
+/// The undoing of a step.
+#[derive(Debug, Default)]
+struct UndoSeen {
+    /// The code had seen the result of the step when so many commits were made: from then on it is to be undone.
+    owed_since: Option<u64>,
+    begun: bool,
+    done: bool,
+}
+
+#[derive(Debug)]
+struct SleepSeen {
+    takes_ms: u64,
+    /// The earliest time at which the code was seen to begin it.
+    begun_ms: u64,
+    /// The latest time that the clock has shown since.
+    shown_ms: u64,
+    woken: bool,
+}
+
+/// An instance as its callers and its code have seen it.
+#[derive(Debug, Default)]
+pub(crate) struct InstanceSeen {
+    /// Starts that were tried.
+    pub(crate) offered: bool,
+    /// A start was acknowledged.
+    pub(crate) started: bool,
+    /// The program that it was begun with, as an acknowledgement said.
+    pub(crate) created: Option<u32>,
+    variant: Option<u32>,
+    /// What its code returned; another one may follow as long as nobody has seen it.
+    returned: Vec<Vec<String>>,
+    /// Its code failed in this run, or failed again after a crash.
+    failed_in: Option<u32>,
+    run: u32,
+    /// Somebody asked it to end, or ended it.
+    pub(crate) cancel_asked: bool,
+    /// Resumptions that were asked for.
+    pub(crate) resumed: u64,
+    held: bool,
+    pub(crate) ended: Option<Status>,
+    result: Option<Result<Vec<String>, String>>,
+    /// Its parent was told that it is on its way.
+    pub(crate) expected: bool,
+    /// Another run was asked for so often, and so many of those have not been answered.
+    pub(crate) renewals: u64,
+    renewing: u32,
+    /// Somebody deletes it, and it was deleted.
+    pub(crate) vanishing: bool,
+    pub(crate) deleted: bool,
+    /// The earliest time at which it may run out of time.
+    deadline_ms: Option<u64>,
+    /// What its code has said for callers to ask for.
+    set: BTreeSet<String>,
+    /// Attempts that it has begun, and that wait until what the code has seen is stored.
+    begun: u64,
+    /// Messages by id: tried, and acknowledged.
+    pub(crate) messages: BTreeMap<String, MessageSeen>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct MessageSeen {
+    pub(crate) acknowledged: bool,
+    pub(crate) taken_at: Option<String>,
+    /// Attempts that the instance had begun when the code was given it. The code is given a message before that is
+    /// stored: only what begins afterwards makes it so.
+    begun: u64,
+    /// It was taken once, whatever became of that.
+    pub(crate) was_taken: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) chance: Chance,
+    pub(crate) trace: Vec<String>,
+    /// Attempts wait for each other, so one that was begun may run later.
+    pub(crate) queues: bool,
+    /// Nothing goes wrong any more.
+    pub(crate) calm: bool,
+    pub(crate) instances: BTreeMap<String, InstanceSeen>,
+    now_ms: u64,
+    executions: u64,
+    commits: u64,
+    steps: BTreeMap<Place, StepSeen>,
+    sleeps: BTreeMap<Place, SleepSeen>,
+    /// What was taken at a place, and how many attempts had begun then.
+    receives: BTreeMap<Place, (Vec<String>, u64)>,
+    children: BTreeMap<Place, Result<Vec<String>, String>>,
+    /// What each place bore.
+    births: BTreeMap<String, String>,
+    /// The latest version of the code, which grows with every life.
+    pub(crate) latest: u32,
+    versions: BTreeMap<Place, VersionSeen>,
+    /// Promises, by token.
+    promises: BTreeMap<String, outside::PromiseSeen>,
+    /// Answers that were given, and the one that was heard, by question.
+    answers: BTreeMap<String, outside::AnswerSeen>,
+    events: BTreeMap<String, outside::EventSeen>,
+    heard: BTreeMap<Place, Option<String>>,
+    /// The latest time that the clock has ever shown.
+    latest_ms: u64,
+    /// The newest epoch that wrote to a shard.
+    epochs: BTreeMap<u16, u64>,
+    violations: Vec<String>,
+}
+
+/// A gate that code came to.
+#[derive(Debug)]
+struct VersionSeen {
+    version: u32,
+    /// Something was done because of it.
+    firm: bool,
+}
+
+thread_local! {
+    static LEDGER: RefCell<Option<Ledger>> = const { RefCell::new(None) };
+}
+
+/// Does something with the ledger of this thread's simulation.
+pub(crate) fn with<T>(act: impl FnOnce(&mut Ledger) -> T) -> T {
+    LEDGER.with_borrow_mut(|ledger| act(ledger.as_mut().expect("a simulation runs in this thread")))
+}
+
+/// Begins a ledger.
+pub(crate) fn open(chance: Chance) {
+    LEDGER.replace(Some(Ledger {
+        chance,
+        trace: Vec::new(),
+        queues: false,
+        calm: false,
+        instances: BTreeMap::new(),
+        now_ms: 0,
+        executions: 0,
+        commits: 0,
+        steps: BTreeMap::new(),
+        sleeps: BTreeMap::new(),
+        receives: BTreeMap::new(),
+        children: BTreeMap::new(),
+        births: BTreeMap::new(),
+        latest: 0,
+        versions: BTreeMap::new(),
+        promises: BTreeMap::new(),
+        answers: BTreeMap::new(),
+        events: BTreeMap::new(),
+        heard: BTreeMap::new(),
+        latest_ms: 0,
+        epochs: BTreeMap::new(),
+        violations: Vec::new(),
+    }));
+}
+
+impl Ledger {
+    pub(crate) fn note(&mut self, what: impl std::fmt::Display) {
+        let line = format!("{} {what}", self.now_ms);
+        self.trace.push(line);
+    }
+
+    pub(crate) fn violation(&mut self, what: impl std::fmt::Display) {
+        self.note(format!("VIOLATION {what}"));
+        self.violations.push(what.to_string());
+    }
+
+    /// What was seen that must not be, and what came before it.
+    pub(crate) fn verdict(&self) -> Result<(), String> {
+        if self.violations.is_empty() {
+            return Ok(());
+        }
+        let from = self.trace.len().saturating_sub(TOLD_MAX);
+        Err(format!(
+            "{}\n{}",
+            self.trace[from..].join("\n"),
+            self.violations.join("\n")
+        ))
+    }
+
+    pub(crate) fn instance(&mut self, id: &str) -> &mut InstanceSeen {
+        self.instances.entry(id.to_owned()).or_default()
+    }
+
+    /// A commit is made.
+    pub(crate) fn commits(&mut self, what: impl std::fmt::Display) {
+        self.commits += 1;
+        self.note(what);
+    }
+
+    /// The clock showed this.
+    pub(crate) fn ticks(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        self.latest_ms = self.latest_ms.max(now_ms);
+        for sleep in self.sleeps.values_mut().filter(|sleep| !sleep.woken) {
+            sleep.shown_ms = sleep.shown_ms.max(now_ms);
+        }
+    }
+
+    /// The code of an instance is called.
+    pub(crate) fn begins(&mut self, id: &str, run: u32, program: &Program) {
+        let variant = program.variant;
+        self.note(format!("{id} runs program {variant}, run {run}"));
+        if let Some(place) = &program.born {
+            self.is_born(id, place, program.closable);
+        }
+        if self.instance(id).vanishing && run < self.instance(id).run.max(2) && self.instance(id).ended.is_some() {
+            // It was deleted, somebody else has started it again, and neither was told yet.
+            self.forget(id);
+        }
+        self.takes_back(id);
+        let seen = self.instance(id);
+        seen.started = true;
+        let before = *seen.variant.get_or_insert(variant);
+        let created = seen.created.unwrap_or(variant);
+        let run_before = std::mem::replace(&mut seen.run, run);
+        if before != variant || created != variant {
+            self.violation(format!("{id} runs program {variant}, not {before} or {created}"));
+        }
+        if run < run_before {
+            self.violation(format!("{id} is in run {run} after run {run_before}"));
+        }
+        if !self.instance(id).offered {
+            self.violation(format!("{id} runs and nobody started it"));
+        }
+        if let Some(status) = self.instance(id).ended {
+            self.violation(format!("{id} runs again though it was seen to be {status}"));
+        }
+    }
+
+    /// The code of an instance returned.
+    pub(crate) fn ends(&mut self, id: &str, run: u32, outcome: &everstep::Result<Vec<String>>) {
+        self.note(format!("{id} returns {outcome:?}"));
+        let seen = self.instance(id);
+        match outcome {
+            Ok(output) => seen.returned.push(output.clone()),
+            Err(_) => seen.failed_in = Some(run),
+        }
+    }
+
+    /// An attempt at a step runs, which waited until what the code had seen was stored or did not. Gives what it has to
+    /// return: something that no other execution returns.
+    pub(crate) fn executes(&mut self, place: &Place, (attempt, waits): (u32, bool), key: &str) -> String {
+        self.executions += 1;
+        // One that waited for others may have begun before the code saw what it sees now.
+        let follows = u64::from(waits && !self.queues);
+        self.instance(&place.instance).begun += follows;
+        let value = format!("{}#{}", place.path, self.executions);
+        self.note(format!("executes {value}, attempt {attempt}"));
+        let step = self.steps.entry(place.clone()).or_default();
+        step.executions.push(value.clone());
+        let before = step.key.get_or_insert_with(|| key.to_owned()).clone();
+        let decided = step.result.is_some();
+        if decided {
+            self.violation(format!("{} ran again after its result was seen", place.path));
+        }
+        if before != key {
+            self.violation(format!("{} has two idempotency keys", place.path));
+        }
+        if self.instance(&place.instance).held && !self.queues {
+            self.violation(format!("{} began though {} is held", place.path, place.instance));
+        }
+        if !(1..=3).contains(&attempt) {
+            self.violation(format!("{} made attempt {attempt}", place.path));
+        }
+        value
+    }
+
+    /// The code behind a step saw its result.
+    pub(crate) fn saw_result(&mut self, place: &Place, result: Result<&String, String>, undoable: bool) {
+        let result = result.cloned();
+        let commits = self.commits;
+        let strange = matches!(&result, Ok(value) if !self.has_returned(place, value));
+        let step = self.steps.entry(place.clone()).or_default();
+        let changed = step.result.as_ref().is_some_and(|before| *before != result);
+        let before = step.result.get_or_insert_with(|| result.clone()).clone();
+        if undoable && result.is_ok() {
+            step.undo.owed_since.get_or_insert(commits);
+        }
+        self.note(format!("{} saw {result:?}", place.path));
+        if strange {
+            self.violation(format!(
+                "{} has a result that it never returned: {result:?}",
+                place.path
+            ));
+        }
+        if changed {
+            self.violation(format!("{} had {before:?} and now has {result:?}", place.path));
+        }
+    }
+
+    /// The code behind an ephemeral step saw its result.
+    pub(crate) fn saw_passing(&mut self, place: &Place, result: &Result<&String, String>) {
+        self.note(format!("{} saw {result:?}, for now", place.path));
+        if matches!(result, Ok(value) if !self.has_returned(place, value)) {
+            self.violation(format!(
+                "{} has a result that it never returned: {result:?}",
+                place.path
+            ));
+        }
+    }
+
+    /// A step is being undone.
+    pub(crate) fn undoes(&mut self, place: &Place, value: &str, attempt: u32) {
+        self.note(format!("undoes {value}, attempt {attempt}"));
+        let step = self.steps.entry(place.clone()).or_default();
+        let first = !std::mem::replace(&mut step.undo.begun, true);
+        let since = step.undo.owed_since;
+        let decided = matches!(&step.result, Some(Ok(result)) if result != value);
+        if !self.has_returned(place, value) || decided {
+            self.violation(format!("{} is undone with {value}", place.path));
+        }
+        let seen = self.instance(&place.instance);
+        if seen.failed_in.is_none() && !seen.cancel_asked && seen.deadline_ms.is_none() {
+            self.violation(format!("{} is undone though nothing failed", place.path));
+        }
+        // The undoings of one run begin one after the other, the last one first.
+        let run = place.path.split('/').nth(1);
+        let mut later = self.steps.iter().filter(|(other, step)| {
+            let ours = other.instance == place.instance && other.path.split('/').nth(1) == run;
+            ours && !step.undo.begun && step.undo.owed_since > since
+        });
+        if let Some((other, _)) = later.next().filter(|_| first && since.is_some()) {
+            let other = other.path.clone();
+            self.violation(format!("{} is undone before {other}", place.path));
+        }
+    }
+
+    /// A step was undone.
+    pub(crate) fn has_undone(&mut self, place: &Place) {
+        self.note(format!("{} is undone", place.path));
+        self.steps.entry(place.clone()).or_default().undo.done = true;
+    }
+
+    /// Whether anything of an instance's last run is still to be undone.
+    fn not_undone(&mut self, id: &str) -> Option<String> {
+        let run = self.instance(id).run.to_string();
+        let owed = |(place, step): (&Place, &StepSeen)| {
+            let ours = place.instance == id && place.path.split('/').nth(1) == Some(&run);
+            (ours && step.undo.owed_since.is_some() && !step.undo.done).then(|| place.path.clone())
+        };
+        self.steps.iter().find_map(owed)
+    }
+
+    /// A child's code runs.
+    fn is_born(&mut self, id: &str, place: &str, closable: bool) {
+        let seen = self.instance(id);
+        seen.offered = true;
+        // When nobody waits for it any more.
+        seen.cancel_asked |= closable;
+        let before = self
+            .births
+            .entry(place.to_owned())
+            .or_insert_with(|| id.to_owned())
+            .clone();
+        if before != id {
+            self.violation(format!("{place} bore {before} and {id}"));
+        }
+    }
+
+    /// The code was told that its child is on its way.
+    pub(crate) fn expects(&mut self, parent: &str, id: &str, closable: bool) {
+        self.note(format!("{id} is on its way"));
+        // A run that goes on from another one comes by children again that were closed, and drops them again.
+        let anew = self.instance(parent).renewals > 0;
+        let seen = self.instance(id);
+        seen.offered = true;
+        seen.expected |= !anew;
+        seen.cancel_asked |= closable;
+    }
+
+    /// The code behind a child saw its end.
+    pub(crate) fn saw_child(&mut self, place: &Place, result: Result<&Vec<String>, String>) {
+        let result = result.cloned();
+        self.note(format!("the child of {} ended for it with {result:?}", place.path));
+        let before = self
+            .children
+            .entry(place.clone())
+            .or_insert_with(|| result.clone())
+            .clone();
+        if before != result {
+            self.violation(format!(
+                "the child of {} had {before:?} and now has {result:?}",
+                place.path
+            ));
+        }
+        if matches!(&result, Ok(output) if !self.instances.values().any(|seen| seen.returned.contains(output))) {
+            self.violation(format!("the child of {} never returned {result:?}", place.path));
+        }
+    }
+
+    /// An instance is held; nothing of it may begin until somebody asks for that.
+    pub(crate) fn is_held(&mut self, id: &str, held: bool) {
+        self.note(format!("{id} is held: {held}"));
+        self.instance(id).held = held;
+    }
+
+    /// The code sends a message to another instance.
+    pub(crate) fn tells(&mut self, news: &News) {
+        self.instance(&news.to).messages.entry(news.id()).or_default();
+    }
+
+    /// The code begins to sleep.
+    pub(crate) fn lies_down(&mut self, place: &Place, takes_ms: u64) {
+        let now = self.now_ms;
+        let earlier = place.before().find_map(|before| self.sleeps.get(&before));
+        let rewound = self
+            .instances
+            .get(&place.instance)
+            .is_some_and(|seen| seen.renewals > 0);
+        let earlier = earlier.filter(|_| rewound);
+        let woken = earlier.is_some_and(|sleep| sleep.woken);
+        let now = earlier.map_or(now, |sleep| sleep.begun_ms.min(now));
+        let sleep = self.sleeps.entry(place.clone()).or_insert(SleepSeen {
+            takes_ms,
+            begun_ms: now,
+            shown_ms: now,
+            woken,
+        });
+        if !sleep.woken {
+            sleep.begun_ms = sleep.begun_ms.min(now);
+        }
+    }
+
+    /// The code behind a sleep goes on.
+    pub(crate) fn wakes(&mut self, place: &Place) {
+        let now = self.now_ms;
+        let Some(sleep) = self.sleeps.get_mut(place) else {
+            return self.violation(format!("{} woke without having slept", place.path));
+        };
+        let first = !std::mem::replace(&mut sleep.woken, true);
+        let (due, shown) = (sleep.begun_ms + sleep.takes_ms, sleep.shown_ms.max(now));
+        self.note(format!("{} wakes", place.path));
+        if first && shown < due {
+            self.violation(format!("{} woke at {shown}, not at {due}", place.path));
+        }
+    }
+
+    /// The code behind a wait has messages, or none.
+    pub(crate) fn took(&mut self, place: &Place, taken: &[News]) {
+        let ids: Vec<_> = taken.iter().map(News::id).collect();
+        let to: Vec<_> = taken.iter().map(|news| news.to.clone()).collect();
+        self.took_messages(place, &ids, &to);
+    }
+
+    /// The same by what they are called, and whom they are for.
+    fn took_messages(&mut self, place: &Place, ids: &[String], to: &[String]) {
+        let ids = ids.to_vec();
+        self.note(format!("{} took {ids:?}", place.path));
+        let begun = self.instance(&place.instance).begun;
+        let (before, _) = self
+            .receives
+            .entry(place.clone())
+            .or_insert_with(|| (ids.clone(), begun))
+            .clone();
+        if before != ids {
+            self.violation(format!("{} took {before:?} and now has {ids:?}", place.path));
+        }
+        for (id, to) in ids.iter().zip(to) {
+            let seen = self.instance(&place.instance);
+            let rewound = seen.renewals > 0;
+            let message = seen.messages.entry(id.clone()).or_default();
+            message.was_taken = true;
+            if message.taken_at.is_none() {
+                message.begun = begun;
+            }
+            let at = message.taken_at.get_or_insert_with(|| place.path.clone()).clone();
+            if rewound {
+                message.taken_at = Some(place.path.clone());
+            }
+            if *to != place.instance {
+                self.violation(format!("{} got what was for {to}", place.path));
+            }
+            if at != place.path && !rewound {
+                self.violation(format!("{id} was taken at {at} and at {}", place.path));
+            }
+        }
+    }
+
+    /// The code is called anew. What it was given and nothing has followed from may not have been stored.
+    fn takes_back(&mut self, id: &str) {
+        let begun = self.instance(id).begun;
+        self.receives
+            .retain(|place, (_, before)| place.instance != id || *before < begun);
+        for message in self
+            .instance(id)
+            .messages
+            .values_mut()
+            .filter(|message| message.begun == begun)
+        {
+            message.taken_at = None;
+        }
+    }
+
+    /// Whether a message was given to the code, and something has followed from that.
+    pub(crate) fn has_followed(&self, id: &str, message: &MessageSeen) -> bool {
+        let begun = self.instances.get(id).map_or(0, |seen| seen.begun);
+        message.taken_at.is_some() && message.begun < begun
+    }
+
+    /// A caller saw a status.
+    pub(crate) fn saw_status(&mut self, id: &str, status: Status) {
+        self.note(format!("{id} is {status}"));
+        let ended = self.instance(id).ended;
+        if let Some(before) = ended.filter(|before| *before != status) {
+            self.violation(format!("{id} was {before} for good and now is {status}"));
+        }
+        let asked = self.instance(id).cancel_asked;
+        if matches!(status, Status::Cancelled | Status::Terminated) && !asked {
+            self.violation(format!("{id} is {status} and nobody asked for that"));
+        }
+        if status.is_terminal() && self.instance(id).renewing == 0 {
+            self.instance(id).ended = Some(status);
+        }
+        if matches!(status, Status::Stuck | Status::Parked | Status::Quarantined) {
+            self.violation(format!("{id} is {status}"));
+        }
+        if status == Status::Compensated
+            && let Some(place) = self.not_undone(id)
+        {
+            self.violation(format!("{id} is compensated but {place} was not undone"));
+        }
+    }
+
+    /// A caller saw the result.
+    pub(crate) fn saw_end(&mut self, id: &str, result: &Result<Vec<String>, String>) {
+        self.note(format!("{id} ended with {result:?}"));
+        let seen = self.instance(id);
+        let unsaid = match result {
+            Ok(output) => !seen.returned.contains(output),
+            Err(_) => seen.failed_in.is_none() && !seen.cancel_asked && seen.deadline_ms.is_none(),
+        };
+        let before = match seen.renewing {
+            0 => seen.result.get_or_insert_with(|| result.clone()).clone(),
+            _ => result.clone(),
+        };
+        if unsaid {
+            self.violation(format!("{id} has a result that its code never returned: {result:?}"));
+        }
+        if before != *result {
+            self.violation(format!("{id} had {before:?} and now has {result:?}"));
+        }
+    }
+}

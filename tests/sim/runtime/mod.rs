@@ -1,0 +1,96 @@
+//! The whole runtime: random programs, random callers, a machine that dies.
+//!
+//! The real runtime, actors, alarms, engine, store and committer run in one thread, in virtual time. `case.rs` has
+//! what a seed decides, `program.rs` and `interpreter.rs` what instances do, `client.rs` what callers do, who ask again
+//! when the machine died before it answered. `ledger.rs` has what was seen and must be seen again, `inspect.rs`
+//! compares it with what is stored, `world.rs` has the lives of the machine. A case that fails is made smaller by
+//! `shrink.rs`; `mutation.rs` has bugs that are put in to see that they are found.
+
+mod case;
+mod client;
+mod found;
+mod inspect;
+mod interpreter;
+mod ledger;
+mod machine;
+mod mutation;
+mod program;
+mod shrink;
+mod world;
+
+use std::panic::catch_unwind;
+
+use crate::seeds;
+use case::Case;
+use mutation::Mutation;
+use world::World;
+
+const SEEDS: u64 = 1000;
+
+/// Within how many seeds a bug has to be found.
+const SEEDS_TO_FIND: u64 = 100;
+
+#[test]
+fn everything_that_was_acknowledged_is_there_and_everything_ends() {
+    hush();
+    seeds::run(SEEDS, |seed| {
+        play(&Case::draw(seed), None).unwrap_or_else(|said| {
+            let fails = |case: &Case| play(case, None).err();
+            let (case, smaller) = shrink::shrink(Case::draw(seed), said, fails);
+            panic!("{smaller}\n\nThis is enough to see it:\n{}", shrink::told(&case));
+        })
+    });
+}
+
+/// Every bug that is put in on purpose is found, within so many seeds.
+#[test]
+fn the_simulation_finds_bugs() {
+    hush();
+    for mutation in Mutation::ALL {
+        let finds = |seed: u64| play(&Case::draw(seed), Some(mutation)).err().map(|said| (seed, said));
+        let found = seeds::first(SEEDS_TO_FIND, finds);
+        let (seed, said) = found.unwrap_or_else(|| panic!("{mutation:?} was not found within {SEEDS_TO_FIND} seeds"));
+        println!(
+            "{mutation:?} is found by seed {seed}: {}",
+            said.lines().last().unwrap_or_default()
+        );
+    }
+}
+
+/// A case that fails is made smaller, and the smaller one fails too.
+#[test]
+fn a_case_that_fails_is_made_smaller() {
+    hush();
+    let fails = |case: &Case| play(case, Some(Mutation::ForgetsResults)).err();
+    let find = |seed: u64| fails(&Case::draw(seed)).map(|said| (seed, said));
+    let (seed, said) = (0..SEEDS_TO_FIND).find_map(find).unwrap();
+    let (small, _) = shrink::shrink(Case::draw(seed), said, fails);
+    assert!(fails(&small).is_some());
+    let acts: usize = small.clients.iter().map(Vec::len).sum();
+    assert!(acts <= 3 && small.lives.len() <= 3, "{}", shrink::told(&small));
+}
+
+/// Plays a case: its trace, or what went wrong.
+fn play(case: &Case, mutation: Option<Mutation>) -> Result<Vec<String>, String> {
+    let played = seeds::quietly(|| catch_unwind(|| World::new(case, mutation).run()));
+    played.unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().cloned();
+        Err(said
+            .or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned()))
+            .unwrap_or_default())
+    })
+}
+
+/// Panics that are planned are not printed, nor are those that are reported in another way.
+fn hush() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let planned = panic.payload().downcast_ref::<&str>() == Some(&"planned");
+            if !planned && !seeds::is_quiet() {
+                before(panic);
+            }
+        }));
+    });
+}

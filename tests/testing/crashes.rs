@@ -1,0 +1,181 @@
+//! A crash at every commit: what survives passes, and what does not is found.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use everstep::storage::record::Status;
+use everstep::testing::{Harness, Mock};
+use everstep::{Ctx, Loop, Message, Result, Runtime, activity, branch, ok, workflow};
+use serde::{Deserialize, Serialize};
+
+use crate::{assert_says, report};
+
+#[derive(Debug, Message, Serialize, Deserialize)]
+struct Approval {
+    by: String,
+}
+
+#[derive(Debug, Message, Serialize, Deserialize)]
+#[message(reply(String))]
+struct Where;
+
+#[activity(retries = 5)]
+async fn charge(amount: u32) -> Result<u32> {
+    unreachable!("no bank: {amount}")
+}
+
+#[workflow]
+async fn ships(ctx: Ctx<Ships>, item: u32) -> Result<String> {
+    ctx.sleep("packing", "2d").await?;
+    ok(format!("shipped {item} {}", ctx.random() % 100))
+}
+
+/// A bit of everything.
+#[workflow(accepts(Approval, Where))]
+async fn order(ctx: Ctx<Order>, amount: u32) -> Result<String> {
+    let (one, two) = ctx
+        .join(
+            "prepare",
+            (
+                branch("one", |ctx: Ctx<Order>| async move {
+                    ok(ctx.step("s", || async { ok(1) }).await?)
+                }),
+                branch("two", |ctx: Ctx<Order>| async move {
+                    ok(ctx.step("s", || async { ok(2) }).await?)
+                }),
+            ),
+        )
+        .await?;
+    let approval = ctx.receive::<Approval>().timeout("7d").await?;
+    let paid = ctx.run(charge, amount).await?;
+    let body = |ctx: Ctx<Order>, number: u32| async move {
+        let more = ctx.step("look", move || async move { ok(number < 3) }).await?;
+        ok(if more {
+            Loop::Continue(number + 1)
+        } else {
+            Loop::Break(number)
+        })
+    };
+    let looked = ctx.repeat("rounds", 1, body).await?;
+    ctx.question::<Where>().await?.reply(&"at the door".to_owned())?;
+    let shipped = ctx.child(ships, one + two).await?;
+    ok(format!("{} {paid} {looked} {shipped}", approval.by))
+}
+
+fn orders() -> Harness {
+    let harness = Harness::new(Runtime::builder().workflow(order).workflow(ships));
+    harness.mock("charge", Mock::fails("closed").then_returns(20));
+    harness
+}
+
+#[test]
+fn a_script_with_messages_and_children_survives_a_crash_anywhere() {
+    let result = orders().crash_everywhere(|harness| {
+        let order = harness.start(order, 20);
+        harness.advance("1d");
+        order.send(Approval { by: "kim".into() });
+        harness.run_until_idle();
+        assert_eq!(order.ask(Where), "at the door");
+        order.run_until_complete()
+    });
+    let result = result.unwrap();
+    assert!(result.starts_with("kim 20 3 shipped 3 "), "{result}");
+}
+
+#[test]
+fn several_instances_survive_a_crash_anywhere() {
+    let ended = orders().crash_everywhere(|harness| {
+        let [one, two] = [harness.start(ships, 1), harness.start(ships, 2)];
+        one.cancel("not wanted");
+        harness.run_until_idle();
+        (one.status(), two.status())
+    });
+    assert_eq!(ended, (Status::Cancelled, Status::Completed));
+}
+
+#[test]
+fn a_crash_in_the_middle_loses_nothing() {
+    let harness = orders();
+    let order = harness.start(order, 20);
+    harness.crash();
+    order.send(Approval { by: "kim".into() });
+    harness.crash();
+    harness.run_until_idle();
+    order.assert_waits_for("Where");
+    harness.evict();
+    harness.assert_called("charge", 2);
+    assert_eq!(order.ask(Where), "at the door");
+    harness.crash();
+    order.run_until_complete().unwrap();
+    harness.assert_called("prepare/one/s", 1);
+}
+
+#[test]
+fn a_step_that_runs_when_the_process_dies_runs_again() {
+    let harness = orders();
+    harness.mock("charge", Mock::returns(1).taking("10s"));
+    let order = harness.start(order, 20);
+    order.send(Approval { by: "kim".into() });
+    harness.advance("5s");
+    harness.crash();
+    harness.assert_called("charge", 2);
+    harness.advance("5s");
+    order.assert_status(Status::Running);
+    harness.advance("5s");
+    order.assert_waits_for("Where");
+}
+
+/// Counts in memory what it should have counted on disk.
+#[workflow]
+async fn counts(ctx: Ctx<Counts>) -> Result<u32> {
+    static CALLED: AtomicU32 = AtomicU32::new(0);
+    let count = || async { ok(CALLED.fetch_add(1, Ordering::SeqCst)) };
+    ok(ctx.step("count", count).await?)
+}
+
+#[test]
+fn a_difference_in_the_outcome_is_told_with_the_crash() {
+    let harness = Harness::new(Runtime::builder().workflow(counts));
+    let says = report(|| harness.crash_everywhere(|harness| harness.start(counts, ()).run_until_complete()));
+    assert_says(
+        &says,
+        &[
+            "a crash before commit",
+            "made a difference",
+            "expected: Ok(",
+            "step `count`",
+        ],
+    );
+}
+
+#[test]
+fn a_difference_in_what_is_recorded_is_told_with_its_place() {
+    let harness = Harness::new(Runtime::builder().workflow(counts));
+    let says = report(|| {
+        harness.crash_everywhere(|harness| {
+            harness.start(counts, ()).run_until_complete().unwrap();
+        });
+    });
+    assert_says(
+        &says,
+        &[
+            "made a difference",
+            "recorded at `count` of counts-1",
+            "expected: step ",
+        ],
+    );
+}
+
+#[test]
+fn a_script_that_panics_after_a_crash_is_told_with_the_crash() {
+    let harness = Harness::new(Runtime::builder().workflow(ships));
+    let played = Arc::new(AtomicU32::new(0));
+    let says = report(|| {
+        harness.crash_everywhere(|harness| {
+            harness.start(ships, 1);
+            let times = played.fetch_add(1, Ordering::SeqCst);
+            assert!(times < 2, "the third time");
+        });
+    });
+    assert_says(&says, &["a crash after commit", "the script panicked: the third time"]);
+}

@@ -1,0 +1,259 @@
+//! The `everstep` program: the demo carries on after a kill, commands tell what is in a store, and what is wrong is
+//! said with a code, what to do, and the exit code that `--help` lists.
+#![cfg(all(feature = "cli", feature = "fjall"))]
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by unwrapping it")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn everstep(arguments: &[&str]) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_everstep"));
+    program.args(arguments).env_remove("CARGO").stdin(Stdio::null());
+    program
+}
+
+fn run(arguments: &[&str]) -> Output {
+    everstep(arguments).output().unwrap()
+}
+
+/// What it wrote, if it did what it was asked.
+fn told(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {}: {errors}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The exit code, and what it said on the standard error.
+fn refused(arguments: &[&str]) -> (i32, String) {
+    let output = run(arguments);
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// What a demo did to the world, as `order: what`.
+fn effects(events: &[Value]) -> Vec<String> {
+    let done = events
+        .iter()
+        .filter(|event| event["event"] == "done" || event["event"] == "undoes");
+    let lines = done.map(|event| {
+        format!(
+            "{}: {}",
+            event["order"].as_str().unwrap(),
+            event["what"].as_str().unwrap()
+        )
+    });
+    // An attempt that a kill cut short counts, so the number may be another one.
+    let lines = lines.map(|line| line.split(" (attempt").next().unwrap_or_default().to_owned());
+    lines.filter(|line| !line.ends_with("undoes what it did")).collect()
+}
+
+/// FAULTS 1 and 3: killed in the middle, the demo carries on; every effect whose result was stored happens once.
+#[test]
+fn a_demo_that_is_killed_carries_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (whole, cut) = (directory.path().join("whole"), directory.path().join("cut"));
+    let demo = |store: &Path| {
+        let store = text(store).to_owned();
+        ["demo", "--fast", "--json", "--instances", "4", "--store"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain([store])
+    };
+    let arguments: Vec<_> = demo(&whole).collect();
+    let mut expected = effects(&objects(&told(
+        &arguments.iter().map(String::as_str).collect::<Vec<_>>(),
+    )));
+    expected.sort();
+    assert!(expected.iter().any(|line| line.contains("paid back")), "{expected:?}");
+
+    let arguments: Vec<_> = demo(&cut).collect();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let mut first = everstep(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(first.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let mut seen = Vec::new();
+    for line in lines {
+        let event: Value = serde_json::from_str(&line).unwrap();
+        let cooling = event["what"] == "cools off";
+        seen.push(event);
+        if cooling {
+            first.kill().unwrap();
+        }
+    }
+    first.wait().unwrap();
+
+    let second = objects(&told(&arguments));
+    let carried = second.iter().filter(|event| event["event"] == "before").count();
+    assert!(carried > 0, "{second:?}");
+    let mut all = [effects(&seen), effects(&second)].concat();
+    all.sort();
+    // What was under way when the process died, at most two things an order, may happen once more.
+    let twice = all.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    assert!(twice <= 8, "no more than was under way: {all:?}");
+    all.dedup();
+    assert_eq!(all, expected);
+
+    // The third start finds nothing to do.
+    let third = objects(&told(&arguments));
+    assert_eq!(effects(&third), [""; 0]);
+}
+
+#[test]
+fn a_store_is_listed_shown_and_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let store = text(&store);
+    let demo = told(&["demo", "--fast", "--instances", "3", "--store", store]);
+    assert!(demo.contains("2 completed, 1 compensated"), "{demo}");
+    assert!(!demo.contains('\x1b'), "no colours where it is no terminal");
+
+    let list = told(&["list", store]);
+    assert!(list.lines().next().unwrap().starts_with("ID"), "{list}");
+    assert!(list.contains("order-2  demo-order  completed"), "{list}");
+    let listed = objects(&told(&["list", store, "--json", "--oldest"]));
+    let ids: Vec<_> = listed.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["order-1", "order-2", "order-3"]);
+    let undone = objects(&told(&["list", store, "--status", "compensated", "--json"]));
+    assert_eq!(undone.len(), 1);
+    assert_eq!(undone[0]["id"], "order-3");
+    assert_eq!(
+        objects(&told(&["list", store, "--workflow", "other", "--json"])).len(),
+        0
+    );
+    assert!(told(&["list", store, "-n", "1"]).contains("1 of 3 instances"));
+
+    let show = told(&["show", store, "order-3"]);
+    for part in [
+        "order-3  demo-order v1  compensated",
+        "the courier refuses",
+        "✓ reserve  step",
+        "timeline",
+        "●",
+    ] {
+        assert!(show.contains(part), "{part}: {show}");
+    }
+    let shown: Value = serde_json::from_str(&told(&["show", store, "order-1", "--json"])).unwrap();
+    assert_eq!(shown["status"], "completed");
+    assert_eq!(shown["input"]["number"], 1);
+    let paths: Vec<_> = shown["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["path"].as_str().unwrap())
+        .collect();
+    assert!(paths.contains(&"pack/pack~0/wrap"), "{paths:?}");
+
+    let history = objects(&told(&["history", store, "order-1", "--json"]));
+    let orders: Vec<_> = history.iter().filter_map(|entry| entry["order"].as_u64()).collect();
+    assert_eq!(
+        orders,
+        (0..orders.len() as u64).collect::<Vec<_>>(),
+        "in the order of completion"
+    );
+    assert!(told(&["history", store, "order-3"]).contains("attempt 1 failed"));
+
+    assert!(told(&["verify", store]).contains("instances"));
+    let backup = directory.path().join("backup");
+    let copied: Value = serde_json::from_str(&told(&["backup", store, text(&backup), "--json"])).unwrap();
+    assert!(copied["rows"].as_u64().unwrap() > 10);
+    assert_eq!(told(&["list", text(&backup)]), list);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_a_code_and_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let store = text(&store);
+    let nowhere = directory.path().join("nowhere");
+    let nowhere = text(&nowhere);
+    told(&["demo", "--fast", "--instances", "1", "--store", store]);
+
+    for command in [
+        &["list", nowhere][..],
+        &["show", nowhere, "x"],
+        &["verify", nowhere],
+        &["export", nowhere],
+    ] {
+        let (code, error) = refused(command);
+        assert_eq!(code, 3, "{error}");
+        assert!(
+            error.contains("error ES0203: there is no store at") && error.contains("help: "),
+            "{error}"
+        );
+    }
+    assert!(!Path::new(nowhere).exists(), "a mistyped path makes no store");
+    let empty = directory.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    assert_eq!(refused(&["list", text(&empty)]).0, 3);
+    assert_eq!(
+        std::fs::read_dir(&empty).unwrap().count(),
+        0,
+        "nor does an empty directory become one"
+    );
+
+    let (code, error) = refused(&["show", store, "order-9"]);
+    assert_eq!(code, 4, "{error}");
+    assert!(error.contains("ES0401") && error.contains("everstep list"), "{error}");
+
+    for wrong in [
+        &["list"][..],
+        &["list", store, "--status", "gone"],
+        &["demo", "--instances", "0"],
+        &["lsit"],
+    ] {
+        let (code, error) = refused(wrong);
+        assert_eq!(code, 2, "{error}");
+        assert!(error.contains("--help"), "{error}");
+    }
+
+    let open = everstep::storage::OpenOptions::new().open(store).unwrap();
+    let (code, error) = refused(&["list", store]);
+    assert_eq!(code, 3, "{error}");
+    let by = format!("is in use by process {}", std::process::id());
+    assert!(error.contains("ES0205") && error.contains(&by), "{error}");
+    let (_, error) = refused(&["--json", "show", store, "order-1"]);
+    let error: Value = serde_json::from_str(&error).unwrap();
+    assert_eq!(error["error"]["code"], "ES0205");
+    open.close().unwrap();
+}
+
+#[test]
+fn help_teaches_and_shells_complete() {
+    let help = told(&["--help"]);
+    for part in ["everstep demo", "Exit codes:", "docs/errors"] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    for command in [
+        "demo",
+        "list",
+        "show",
+        "history",
+        "verify",
+        "export",
+        "import",
+        "backup",
+        "accept-loss",
+        "completions",
+    ] {
+        let help = told(&[command, "--help"]);
+        assert!(
+            help.contains("Example") && help.contains(&format!("everstep {command}")),
+            "{help}"
+        );
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(told(&["completions", shell]).contains("accept-loss"), "{shell}");
+    }
+}
