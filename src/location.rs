@@ -5,10 +5,11 @@
 //! mistaken for a separator.
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::limits::LOCATION_DEPTH_MAX;
 
-/// One part of a location.
+/// One part of a location. Names come before iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Segment {
     /// A name: its index in the name registry.
@@ -34,9 +35,13 @@ impl TooDeep {
     }
 }
 
+/// Segments that lie in the location itself, which is no larger for it. Locations are what an instance is looked up by,
+/// many times a step, and most are of one segment: those cost no allocation, and no way to another place in memory.
+const SEGMENTS_INLINE: usize = 1;
+
 /// The path of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub struct Location(Vec<Segment>);
+pub struct Location(SmallVec<[Segment; SEGMENTS_INLINE]>);
 
 impl Location {
     /// The location that everything else is below.
@@ -49,7 +54,7 @@ impl Location {
         if self.0.len() == LOCATION_DEPTH_MAX {
             return Err(TooDeep);
         }
-        let mut segments = Vec::with_capacity(self.0.len() + 1);
+        let mut segments = SmallVec::with_capacity(self.0.len() + 1);
         segments.extend_from_slice(&self.0);
         segments.push(segment);
         Ok(Self(segments))
@@ -73,7 +78,7 @@ impl TryFrom<Vec<Segment>> for Location {
         if segments.len() > LOCATION_DEPTH_MAX {
             Err(TooDeep)
         } else {
-            Ok(Self(segments))
+            Ok(Self(segments.into()))
         }
     }
 }

@@ -348,14 +348,15 @@ impl Journal {
         if let Some(undo) = request.take_undo() {
             self.register(location, undo)?;
         }
+        let recorded = self.entries.contains_key(location);
         // A step is recorded when it has ended, and as many of them at once as fit.
-        if !matches!(request, Request::Step(_)) && !self.entries.contains_key(location) {
+        if !recorded && !matches!(request, Request::Step(_)) {
             self.has_room_at_once(0)?;
             self.begun += 1;
         }
         let progress = Progress::Waiting(None);
-        let has_room = self.entries.contains_key(location) || self.has_room();
-        match self.entries.get(location) {
+        let has_room = recorded || self.has_room();
+        match recorded.then(|| &self.entries[location]) {
             Some(entry) if entry.kind.name() != kind => self.diverge_at(location, kind, Some(call_site)),
             Some(entry) if !request.takes(entry) => {
                 let asked = format!("{kind}, {}", request.detail().0);
@@ -366,15 +367,13 @@ impl Journal {
             None if !has_room => {}
             _ => self.fresh.push((location.clone(), request)),
         }
-        self.add(
-            location,
-            Op {
-                kind,
-                shielded,
-                progress,
-                call_site,
-            },
-        );
+        let op = Op {
+            kind,
+            shielded,
+            progress,
+            call_site,
+        };
+        self.add_known(location, op, recorded);
         Ok(())
     }
 
@@ -568,9 +567,12 @@ impl Journal {
     }
 
     fn add(&mut self, location: &Location, op: Op) {
-        if self.entries.contains_key(location) {
-            self.unasked -= 1;
-        }
+        let recorded = self.entries.contains_key(location);
+        self.add_known(location, op, recorded);
+    }
+
+    fn add_known(&mut self, location: &Location, op: Op, recorded: bool) {
+        self.unasked -= usize::from(recorded);
         self.waiting += usize::from(matches!(op.progress, Progress::Waiting(_)));
         self.ops.insert(location.clone(), op);
     }

@@ -27,6 +27,8 @@ pub(crate) struct Operation {
     scope: Scope,
     place: Found,
     location: Option<Location>,
+    /// Whether its outcome was taken: there is nothing left to take back.
+    over: bool,
     call_site: CallSite,
 }
 
@@ -49,6 +51,7 @@ impl Operation {
             scope,
             place,
             location: None,
+            over: false,
             call_site: std::panic::Location::caller(),
         }
     }
@@ -165,29 +168,33 @@ impl Operation {
     }
 
     /// Polls an operation that was begun.
-    pub(crate) fn poll_begun(&self, cx: &Context<'_>) -> Poll<Result<EntryKind, Failure>> {
-        let mut journal = self.scope.journal().lock();
+    pub(crate) fn poll_begun(&mut self, cx: &Context<'_>) -> Poll<Result<EntryKind, Failure>> {
+        let journal: SharedJournal = self.scope.journal().clone();
+        let mut journal = journal.lock();
         if !journal.token().is_polled_here() {
             return Poll::Ready(Err(Misuse::OutsideWorkflow.into()));
         }
         self.poll_asked(&mut journal, cx)
     }
 
-    fn poll_asked(&self, journal: &mut Journal, cx: &Context<'_>) -> Poll<Result<EntryKind, Failure>> {
+    fn poll_asked(&mut self, journal: &mut Journal, cx: &Context<'_>) -> Poll<Result<EntryKind, Failure>> {
         let Some(location) = &self.location else {
             return Poll::Pending;
         };
-        match journal.take(location, cx.waker()) {
-            Some(Outcome::Entry(kind)) => Poll::Ready(Ok(kind)),
-            Some(Outcome::Ended(failure)) => Poll::Ready(Err(failure.at(journal.names.path(location)))),
-            None => Poll::Pending,
-        }
+        let Some(outcome) = journal.take(location, cx.waker()) else {
+            return Poll::Pending;
+        };
+        self.over = true;
+        Poll::Ready(match outcome {
+            Outcome::Entry(kind) => Ok(kind),
+            Outcome::Ended(failure) => Err(failure.at(journal.names.path(location))),
+        })
     }
 }
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        if let Some(location) = &self.location {
+        if let Some(location) = self.location.as_ref().filter(|_| !self.over) {
             self.scope.journal().lock().drop_op(location);
         }
     }

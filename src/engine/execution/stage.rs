@@ -108,8 +108,10 @@ impl Execution {
         for location in std::mem::take(&mut journal.trimmed) {
             commit.delete_below(&self.namespace, &location);
         }
-        for (location, entry) in journal.take_dirty() {
-            commit.set(&self.namespace, &Local::History(Cow::Borrowed(&location)), &entry);
+        for location in journal.take_dirty() {
+            if let Some(entry) = journal.recorded(&location) {
+                commit.set(&self.namespace, &Local::History(Cow::Borrowed(&location)), entry);
+            }
         }
         for id in std::mem::take(&mut journal.forgotten) {
             if self.attempts.remove(&id).is_some() {

@@ -52,20 +52,17 @@ impl Journal {
         (self.entries.len() + self.settled.len()) as u64
     }
 
-    /// What was recorded since the last call, each entry once.
-    pub(crate) fn take_dirty(&mut self) -> Vec<(Location, Entry)> {
+    /// Where something was recorded since the last call, each place once.
+    pub(crate) fn take_dirty(&mut self) -> Vec<Location> {
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.sort();
         dirty.dedup();
-        let found = |location: Location| {
-            let entry = self
-                .entries
-                .get(&location)
-                .or_else(|| self.settled.get(&location))?
-                .clone();
-            Some((location, entry))
-        };
-        dirty.into_iter().filter_map(found).collect()
+        dirty
+    }
+
+    /// What is recorded at a place, if it is not gone again.
+    pub(crate) fn recorded(&self, location: &Location) -> Option<&Entry> {
+        self.entries.get(location).or_else(|| self.settled.get(location))
     }
 
     /// The run is over: nothing of it is recorded any more.

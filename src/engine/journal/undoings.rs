@@ -13,7 +13,7 @@ use crate::engine::journal::Journal;
 use crate::engine::undo::Undo;
 use crate::location::{Location, Segment};
 use crate::storage::payload::Payload;
-use crate::storage::record::{ChildState, Decided, Entry, EntryKind, Retained};
+use crate::storage::record::{ChildState, Decided, EntryKind, Retained};
 
 /// What undoings there are, and which iterations of loops they may come from.
 #[derive(Debug, Default)]
@@ -179,11 +179,6 @@ impl Journal {
             _ => EntryKind::Rollback(Some(decided)),
         };
         self.record(at, kind, None);
-    }
-
-    /// What is recorded at a place, also if it is over.
-    pub(crate) fn recorded(&self, location: &Location) -> Option<&Entry> {
-        self.entries.get(location).or_else(|| self.settled.get(location))
     }
 
     /// The loops around a place, with the iterations that it lies in.

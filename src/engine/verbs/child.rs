@@ -330,7 +330,7 @@ impl<W: Workflow> ChildHandle<W> {
 impl<W: Workflow> Future for ChildHandle<W> {
     type Output = Result<W::Output, Failure>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let kind = ready!(self.end.poll_begun(cx))?;
         Poll::Ready(output::<W>(&self.end, kind))
     }
