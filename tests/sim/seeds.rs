@@ -1,7 +1,9 @@
 //! Which seeds are run, and what is said when one fails.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -12,9 +14,16 @@ fn number(name: &str) -> Option<u64> {
     })
 }
 
+/// Failing seeds that are told. More than this have few causes.
+const TOLD_MAX: usize = 100;
+
 /// Runs the seeds that were asked for, or so many, on every core. One in fifty is run twice, and must give the same
-/// trace.
-pub(crate) fn run(count: u64, world: impl Fn(u64) -> Vec<String> + Sync) {
+/// trace. All that fail are named; the first is explained.
+pub(crate) fn run(
+    count: u64,
+    world: impl Fn(u64) -> Result<Vec<String>, String> + Sync,
+    explain: impl FnOnce(u64, String) -> String,
+) {
     let seeds = match (number("EVERSTEP_SEED"), number("EVERSTEP_SEEDS")) {
         (Some(seed), _) => seed..seed + 1,
         (None, seeds) => {
@@ -25,71 +34,89 @@ pub(crate) fn run(count: u64, world: impl Fn(u64) -> Vec<String> + Sync) {
     println!("seeds {seeds:?}");
     let alone = seeds.end - seeds.start == 1;
     let events = AtomicU64::new(0);
-    let failed = first_of(seeds, |seed| {
-        let trace = match catch_unwind(AssertUnwindSafe(|| world(seed))) {
+    let mut failed = each_of(seeds, usize::MAX, |seed| {
+        let trace = match world(seed) {
             Ok(trace) => trace,
-            Err(panic) => return Some((seed, panic)),
+            Err(said) => return Some(said),
         };
         events.fetch_add(trace.len() as u64, Ordering::Relaxed);
         if std::env::var_os("EVERSTEP_TRACE").is_some() {
             println!("{}", trace.join("\n"));
         }
-        if alone || seed % 50 == 0 {
-            let twice = || same(seed, &trace, &world(seed));
-            return catch_unwind(AssertUnwindSafe(twice)).err().map(|panic| (seed, panic));
-        }
-        None
+        let twice = alone || seed % 50 == 0;
+        twice.then(|| differs(&trace, &world(seed))).flatten()
     });
-    if let Some((seed, panic)) = failed {
-        println!("seed {seed} failed; repeat with: cargo xtask sim --seed {seed}");
-        resume_unwind(panic);
-    }
     println!("{} events checked", events.into_inner());
-}
-
-fn same(seed: u64, trace: &[String], again: &[String]) {
-    let differs = trace.iter().zip(again).position(|(first, second)| first != second);
-    let differs = differs.or((trace.len() != again.len()).then_some(trace.len().min(again.len())));
-    if let Some(at) = differs {
-        panic!(
-            "seed {seed} gave two different traces at event {at}:\n{:?}\n{:?}",
-            trace.get(at),
-            again.get(at)
-        );
+    if failed.is_empty() {
+        return;
     }
+    for (seed, said) in failed.iter().take(TOLD_MAX) {
+        println!("seed {seed} failed: {}", said.lines().last().unwrap_or_default());
+    }
+    let (count, (seed, said)) = (failed.len(), failed.swap_remove(0));
+    let explained = explain(seed, said);
+    panic!("{explained}\n\n{count} seeds failed; repeat the first with: cargo xtask sim --seed {seed}");
 }
 
-/// What the first of so many seeds gives that gives anything.
-pub(crate) fn first<T: Send>(count: u64, find: impl Fn(u64) -> Option<T> + Sync) -> Option<T> {
-    first_of(0..count, find)
+/// Where two runs of one seed came apart, if they did.
+fn differs(trace: &[String], again: &Result<Vec<String>, String>) -> Option<String> {
+    let again = match again {
+        Ok(again) => again,
+        Err(said) => return Some(format!("it fails the second time only: {said}")),
+    };
+    let differs = trace.iter().zip(again).position(|(first, second)| first != second);
+    let at = differs.or((trace.len() != again.len()).then_some(trace.len().min(again.len())))?;
+    let (first, second) = (trace.get(at), again.get(at));
+    Some(format!(
+        "it gave two different traces at event {at}:\n{first:?}\n{second:?}"
+    ))
 }
 
-/// Every thread takes the next seed, until one has found something. Which seed that is does not depend on who is
-/// faster: seeds before it are still tried.
-fn first_of<T: Send>(seeds: std::ops::Range<u64>, find: impl Fn(u64) -> Option<T> + Sync) -> Option<T> {
+/// What the first of so many seeds gives that gives anything, and which seed that is.
+pub(crate) fn first<T: Send>(count: u64, find: impl Fn(u64) -> Option<T> + Sync) -> Option<(u64, T)> {
+    each_of(0..count, 1, find).into_iter().next()
+}
+
+/// Every thread takes the next seed, until so many have given something. Which seeds those are does not depend on who
+/// is faster: seeds before them are still tried.
+fn each_of<T: Send>(
+    seeds: std::ops::Range<u64>,
+    enough: usize,
+    find: impl Fn(u64) -> Option<T> + Sync,
+) -> Vec<(u64, T)> {
     let (next, end) = (AtomicU64::new(seeds.start), AtomicU64::new(seeds.end));
+    let found = Mutex::new(BTreeMap::new());
     let search = || {
-        let mut found = None;
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= end.load(Ordering::Relaxed) {
-                return found;
+                return;
             }
             if let Some(what) = find(seed) {
-                end.fetch_min(seed, Ordering::Relaxed);
-                found = Some((seed, what));
+                let mut found = found.lock().unwrap();
+                found.insert(seed, what);
+                if let Some(last) = found.keys().nth(enough.saturating_sub(1)) {
+                    end.fetch_min(*last, Ordering::Relaxed);
+                }
             }
         }
     };
-    let found = thread::scope(|scope| {
+    thread::scope(|scope| {
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        let searching: Vec<_> = (0..threads).map(|_| scope.spawn(search)).collect();
-        let found = searching
-            .into_iter()
-            .filter_map(|thread| thread.join().expect("panics are caught"));
-        found.min_by_key(|(seed, _)| *seed)
+        for _ in 0..threads {
+            scope.spawn(search);
+        }
     });
-    found.map(|(_, what)| what)
+    found.into_inner().unwrap().into_iter().take(enough).collect()
+}
+
+/// What it gives, or what it says when it panics.
+pub(crate) fn caught<T>(act: impl FnOnce() -> T) -> Result<T, String> {
+    quietly(|| catch_unwind(AssertUnwindSafe(act))).map_err(|panic| {
+        let said = panic.downcast_ref::<String>().cloned();
+        said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned()))
+            .unwrap_or_default()
+    })
 }
 
 thread_local! {
@@ -97,7 +124,7 @@ thread_local! {
 }
 
 /// Does something whose panics nobody wants to read.
-pub(crate) fn quietly<T>(act: impl FnOnce() -> T) -> T {
+fn quietly<T>(act: impl FnOnce() -> T) -> T {
     let before = QUIET.replace(true);
     let done = act();
     QUIET.set(before);

@@ -18,8 +18,6 @@ mod program;
 mod shrink;
 mod world;
 
-use std::panic::catch_unwind;
-
 use crate::seeds;
 use case::Case;
 use mutation::Mutation;
@@ -33,13 +31,15 @@ const SEEDS_TO_FIND: u64 = 100;
 #[test]
 fn everything_that_was_acknowledged_is_there_and_everything_ends() {
     hush();
-    seeds::run(SEEDS, |seed| {
-        play(&Case::draw(seed), None).unwrap_or_else(|said| {
+    seeds::run(
+        SEEDS,
+        |seed| play(&Case::draw(seed), None),
+        |seed, said| {
             let fails = |case: &Case| play(case, None).err();
             let (case, smaller) = shrink::shrink(Case::draw(seed), said, fails);
-            panic!("{smaller}\n\nThis is enough to see it:\n{}", shrink::told(&case));
-        })
-    });
+            format!("{smaller}\n\nThis is enough to see it:\n{}", shrink::told(&case))
+        },
+    );
 }
 
 /// Every bug that is put in on purpose is found, within so many seeds.
@@ -47,8 +47,7 @@ fn everything_that_was_acknowledged_is_there_and_everything_ends() {
 fn the_simulation_finds_bugs() {
     hush();
     for mutation in Mutation::ALL {
-        let finds = |seed: u64| play(&Case::draw(seed), Some(mutation)).err().map(|said| (seed, said));
-        let found = seeds::first(SEEDS_TO_FIND, finds);
+        let found = seeds::first(SEEDS_TO_FIND, |seed| play(&Case::draw(seed), Some(mutation)).err());
         let (seed, said) = found.unwrap_or_else(|| panic!("{mutation:?} was not found within {SEEDS_TO_FIND} seeds"));
         println!(
             "{mutation:?} is found by seed {seed}: {}",
@@ -72,13 +71,7 @@ fn a_case_that_fails_is_made_smaller() {
 
 /// Plays a case: its trace, or what went wrong.
 fn play(case: &Case, mutation: Option<Mutation>) -> Result<Vec<String>, String> {
-    let played = seeds::quietly(|| catch_unwind(|| World::new(case, mutation).run()));
-    played.unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().cloned();
-        Err(said
-            .or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned()))
-            .unwrap_or_default())
-    })
+    seeds::caught(|| World::new(case, mutation).run())?
 }
 
 /// Panics that are planned are not printed, nor are those that are reported in another way.
