@@ -384,7 +384,8 @@ impl Runtime {
     }
 
     /// Keeps a promise: the instance that waits for it goes on with this value. The first decision holds; a later one is
-    /// a [duplicate](Sent::Duplicate).
+    /// a [duplicate](Sent::Duplicate). If the instance has given the promise up before, the answer is
+    /// [an error](Error::TooLate), and if the answer is none, the instance does not give it up.
     pub async fn resolve<T: Serialize>(&self, token: impl ToString, value: &T) -> Result<Sent> {
         handle::resolve(&self.shared, &token.to_string(), value).await
     }

@@ -25,6 +25,10 @@ use crate::storage::record::{Flow, Priority, Runnable, Stand, State, Status};
 use crate::storage::{Activation, Condition, Error, FlightSlot, Namespace, Refusal};
 use crate::telemetry;
 
+/// How often an instance is read that does not get on in between. What makes it necessary to read it again is over when
+/// it is read; more than this is a defect, and the supervisor's business.
+const READS_MAX: u32 = 16;
+
 /// Why a pump stopped.
 #[derive(Debug, thiserror::Error)]
 enum Stopped {
@@ -140,6 +144,8 @@ struct Pump<'a> {
     workflow: Arc<str>,
     /// The revision of the instance as it was read, until the first commit.
     revision_read: Option<u64>,
+    /// The revision at which it was read last, and how often.
+    reads: (u64, u32),
     /// The last message that the instance can have seen.
     seen: u64,
     attempts: Attempts,
@@ -166,6 +172,7 @@ impl<'a> Pump<'a> {
             signal,
             activation,
             revision_read: None,
+            reads: (0, 0),
             seen: 0,
             attempts: Attempts::new(shared, lane),
             workflow,
@@ -179,9 +186,13 @@ impl<'a> Pump<'a> {
 
     async fn run(mut self) -> Result<(), Stopped> {
         loop {
-            match self.stay().await {
+            let stayed = self.stay().await;
+            let again = self.reads.1 < READS_MAX;
+            match stayed {
                 // A commit of the activation before this one arrived after the instance was read. Read it again.
-                Err(Stopped::Storage(Error::Refused(Refusal::Revision { .. }))) => {}
+                Err(Stopped::Storage(Error::Refused(Refusal::Revision { .. }))) if again => {}
+                // A promise was decided while the instance gave it up. The decision is in the inbox: read it again.
+                Err(Stopped::Storage(Error::Refused(Refusal::Duplicate(_)))) if again => {}
                 // Somebody else has begun an activation.
                 Err(Stopped::Storage(Error::Refused(Refusal::StaleActivation))) => return Err(Stopped::Asked),
                 ended => return ended,
@@ -252,6 +263,12 @@ impl<'a> Pump<'a> {
         self.attempts = Attempts::new(self.shared, lane);
         self.held = matches!(status, Status::Stuck | Status::Parked);
         self.revision_read = Some(loaded.state.revision);
+        let times = if self.reads.0 == loaded.state.revision {
+            self.reads.1
+        } else {
+            0
+        };
+        self.reads = (loaded.state.revision, times + 1);
         let charged = self.shared.charged.remove(instance);
         if charged.is_some_and(|(_, revision)| revision == loaded.state.revision) {
             loaded.crashes = 1;
@@ -309,6 +326,11 @@ impl<'a> Pump<'a> {
             if self.signal.leave() == Leave::Now {
                 return Err(Stopped::Asked);
             }
+            let now = self.shared.clock.now_ms();
+            // What has come by now wins over a time that is over.
+            if execution.gives_up(now) {
+                self.look(execution)?;
+            }
             let Turn {
                 commit,
                 begin,
@@ -323,7 +345,7 @@ impl<'a> Pump<'a> {
                 let instance = self.namespace.instance();
                 let at = At::Function(execution.whereabouts());
                 let _watched = self.shared.watch.poll(instance, &self.workflow, at);
-                execution.turn(self.shared.clock.now_ms())?
+                execution.turn(now)?
             };
             for warning in warnings {
                 tracing::warn!(instance = %self.namespace.instance(), %warning);
@@ -399,14 +421,20 @@ impl<'a> Pump<'a> {
                 if !idle {
                     self.signal.stay();
                 }
-                self.seen = self.shared.store.delivered(self.namespace.shard());
-                let snapshot = self.shared.store.snapshot(self.namespace.shard())?;
-                let inbox = load::inbox(&self.namespace, &*snapshot)?;
-                telemetry::inbox(&self.workflow, inbox.len());
-                execution.refresh_inbox(inbox);
+                self.look(execution)?;
             }
             () = tokio::time::sleep(self.shared.config.idle), if idle => return Err(Stopped::Idle),
         }
+        Ok(())
+    }
+
+    /// Reads the inbox.
+    fn look(&mut self, execution: &mut Execution) -> Result<(), Stopped> {
+        self.seen = self.shared.store.delivered(self.namespace.shard());
+        let snapshot = self.shared.store.snapshot(self.namespace.shard())?;
+        let inbox = load::inbox(&self.namespace, &*snapshot)?;
+        telemetry::inbox(&self.workflow, inbox.len());
+        execution.refresh_inbox(inbox);
         Ok(())
     }
 

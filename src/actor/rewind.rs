@@ -26,6 +26,8 @@ pub(crate) struct Left {
     pub(crate) open: Vec<(Location, Entry)>,
     /// Entries that were under way and go.
     pub(crate) given_up: Vec<(Location, Entry)>,
+    /// Promises whose decisions go, and whether they stay themselves.
+    pub(crate) promises: Vec<(u64, bool)>,
 }
 
 /// The history can't be cut there: a loop has gone on from it, and what it began with is no longer known.
@@ -55,8 +57,9 @@ impl Cut {
         // What was recorded before something that stays was not asked for because of anything that goes.
         let asked_before = entry.id < last_kept;
         match entry.kind {
-            // Its token may have been given away, in a step that is not done again: it has to decide it still.
-            EntryKind::Promise { .. } if asked_before => return Some(undecided(entry)),
+            // Its token may have been given away, in a step that is not done again or by words that are not said again: it
+            // has to decide it still. The code comes to it again also if it was made before the first thing that goes.
+            EntryKind::Promise { .. } if asked_before || entry.id <= first_gone => return Some(undecided(entry)),
             // What stays was done because of it.
             EntryKind::Version { .. } | EntryKind::Compensation { .. } if asked_before => return Some(entry.clone()),
             _ => {}
@@ -112,6 +115,9 @@ pub(crate) fn cut(
     for (location, entry) in entries {
         let history = Local::History(Cow::Borrowed(location));
         let kept = cut.leaves(location, entry, (first_gone, last_kept));
+        if matches!(entry.kind, EntryKind::Promise { .. }) && !cut.keeps(entry) {
+            left.promises.push((entry.id, kept.is_some()));
+        }
         if entry.completed.is_none() {
             let list = if kept.is_some() {
                 &mut left.open

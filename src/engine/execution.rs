@@ -98,6 +98,8 @@ pub(crate) struct Execution {
     committing: Vec<Location>,
     /// Inbox rows that the next commit removes, or the one under way.
     taken: Vec<Arrival>,
+    /// Promises that the next commit gives up.
+    given_up: Vec<u64>,
     /// Entries whose attempts changed since the last commit.
     dirty_attempts: Vec<u64>,
     /// Attempts that may begin when what the code has seen is durable.
@@ -192,6 +194,7 @@ impl Execution {
             finished: Vec::new(),
             committing: Vec::new(),
             taken: Vec::new(),
+            given_up: Vec::new(),
             dirty_attempts: Vec::new(),
             held: Vec::new(),
             outbox: Outbox::default(),
@@ -284,6 +287,12 @@ impl Execution {
         let mut journal = self.journal.lock();
         journal.committed(committed);
         more || !journal.fresh.is_empty() || !journal.closing.is_empty()
+    }
+
+    /// Whether something that the code waits for is given up by now, unless it has come meanwhile.
+    pub(crate) fn gives_up(&self, now: Millis) -> bool {
+        let waits = self.waiting.iter().filter_map(|waiting| waiting.until_ms);
+        waits.chain(self.undecided.until_ms()).any(|until_ms| until_ms <= now)
     }
 
     /// The inbox as it is now, read from the store.

@@ -127,6 +127,9 @@ pub enum Error {
     /// The token is not one of a promise.
     #[error(transparent)]
     InvalidToken(#[from] InvalidToken),
+    /// The instance had given the promise up before anybody decided it.
+    #[error("the instance `{0}` no longer waits for this promise: it was not decided in time")]
+    TooLate(InstanceId),
     /// The text is not a duration.
     #[error(transparent)]
     InvalidDuration(#[from] InvalidDuration),
@@ -167,6 +170,7 @@ impl Error {
             Self::Refused(_) => "ES0416",
             Self::NotAccepted { .. } => "ES0417",
             Self::Undecodable { .. } => "ES0418",
+            Self::TooLate(_) => "ES0419",
             Self::InvalidToken(error) => error.code(),
             Self::InvalidDuration(error) => error.code(),
             Self::InvalidTiming(error) => error.code(),

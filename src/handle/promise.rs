@@ -4,9 +4,10 @@ use serde::Serialize;
 
 use crate::actor::Shared;
 use crate::engine::{PromiseToken, rejected, resolved};
-use crate::handle::{Result, Sent, look, send};
+use crate::handle::send::Delivered;
+use crate::handle::{Error, Result, Sent, look, send};
 use crate::storage;
-use crate::storage::record::Decided;
+use crate::storage::record::{self, Decided};
 
 /// Keeps a promise with a value.
 pub(crate) async fn resolve<T: Serialize>(shared: &Shared, token: &str, value: &T) -> Result<Sent> {
@@ -24,5 +25,10 @@ async fn settle(shared: &Shared, token: &str, decided: Decided) -> Result<Sent> 
     let seen = look::existing(shared, token.instance())?;
     token.verify(seen.origin.secret)?;
     let message = token.settle(decided, shared.clock.now_ms());
-    Ok(send::deliver(shared, token.instance(), &message).await?.into())
+    match send::deliver(shared, token.instance(), &message).await? {
+        Delivered::Before(arrival) if arrival == record::Seen::TOO_LATE.arrival() => {
+            Err(Error::TooLate(token.instance().clone()))
+        }
+        delivered => Ok(delivered.into()),
+    }
 }

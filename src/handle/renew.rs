@@ -1,5 +1,7 @@
 //! Retry and reset: another run of an instance that keeps a part of its history.
 
+use std::collections::BTreeMap;
+
 use crate::actor::{self, Cut};
 use crate::clock::Millis;
 use crate::engine::{Farewell, PromiseToken};
@@ -8,8 +10,8 @@ use crate::handle::history::{names, path};
 use crate::handle::look::Seen;
 use crate::handle::{AnyHandle, Effect, Error, Operated, Result, history};
 use crate::location::Location;
-use crate::storage::key::{Key, Local, Meta};
-use crate::storage::record::{Decided, Entry, EntryKind, Failure, Origin, Status};
+use crate::storage::key::{Local, Meta};
+use crate::storage::record::{self, Decided, Entry, EntryKind, Failure, Message, Origin, Status};
 use crate::storage::{self, Commit, Rows};
 
 type Entries = Vec<(Location, Entry)>;
@@ -99,7 +101,7 @@ impl AnyHandle {
             state.retries = 0;
         });
         self.change_into(&mut rows, seen, &state);
-        self.let_decide_again(&mut rows, seen, entries, cut);
+        self.let_decide_again(&mut rows, seen, &left.promises)?;
         let told = if ended {
             actor::ends_of_children(&self.shared.store, &left.open)?
         } else {
@@ -117,18 +119,29 @@ impl AnyHandle {
         Ok(rows)
     }
 
-    /// A promise whose decision goes can be decided again, by the same token.
-    fn let_decide_again(&self, rows: &mut Commit, seen: &Seen, entries: &Entries, cut: &Cut) {
-        for (_, entry) in entries {
-            let goes = entry.completed.is_some_and(|completed| completed.order >= cut.order);
-            if goes && matches!(entry.kind, EntryKind::Promise { .. }) {
-                let (secret, run) = (seen.origin.secret, seen.state.drawn_in);
-                let decision = PromiseToken::new(self.instance.clone(), secret, run, entry.id).decision();
-                let shard = self.shared.store.shard_of(&self.instance);
-                let (instance, id) = (self.instance.as_str(), decision.as_str());
-                rows.delete_raw(&Key::Dedup(shard, instance.into(), id.into()).pack());
+    /// A promise that stays can be decided again, by the same token, also if its decision came when nobody waited for it
+    /// any more; one that lies in the inbox still is taken by the next run. A promise that goes is made anew, with
+    /// another token: the old one decides nothing any more.
+    fn let_decide_again(&self, rows: &mut Commit, seen: &Seen, promises: &[(u64, bool)]) -> Result<()> {
+        if promises.is_empty() {
+            return Ok(());
+        }
+        let namespace = self.shared.store.namespace(&self.instance);
+        let (secret, run) = (seen.origin.secret, seen.state.drawn_in);
+        let decision = |entry| PromiseToken::new(self.instance.clone(), secret, run, entry).decision();
+        let mut decisions: BTreeMap<_, _> = promises.iter().map(|(id, stays)| (decision(*id), *stays)).collect();
+        namespace.list(&*seen.snapshot, Rows::Inbox, &mut |_, row| {
+            decisions.remove(&row.decode::<Message>()?.id);
+            Ok(())
+        })?;
+        for (decision, stays) in decisions {
+            if stays {
+                rows.forget_seen(&namespace, &decision);
+            } else {
+                rows.set_seen(&namespace, &decision, &record::Seen::TOO_LATE);
             }
         }
+        Ok(())
     }
 
     fn farewell<'a>(&'a self, seen: &'a Seen, now: Millis) -> Farewell<'a> {

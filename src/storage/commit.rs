@@ -203,13 +203,7 @@ impl Commit {
         self.require(Condition::Open(namespace.instance().clone()));
         self.put(|out| namespace.key_into(&Local::Inbox(arrival), out), message);
         if counts {
-            self.watch_next();
-            let key = Key::Dedup(
-                self.shard,
-                namespace.instance().as_str().into(),
-                message.id.as_str().into(),
-            );
-            self.put(|out| key.pack_into(out), &Seen::from(arrival));
+            self.set_seen(namespace, &message.id, &Seen::from(arrival));
         }
         let instance = namespace.instance().clone();
         self.intents.push(Intent::Delivered {
@@ -218,6 +212,31 @@ impl Commit {
             refusable: matches!(message.content, Content::Told { .. } | Content::Asked { .. }),
         });
         self
+    }
+
+    /// Has no message with this id be accepted from here on. Refused if one was.
+    pub fn close_to(&mut self, namespace: &Namespace, message: &MessageId) -> &mut Self {
+        self.check(namespace);
+        self.require(Condition::Unseen(namespace.instance().clone(), message.clone()));
+        self.set_seen(namespace, message, &Seen::TOO_LATE);
+        self
+    }
+
+    /// Says what became of a message id.
+    pub(crate) fn set_seen(&mut self, namespace: &Namespace, message: &MessageId, seen: &Seen) {
+        self.check(namespace);
+        self.watch_next();
+        let instance = namespace.instance().as_str();
+        let key = Key::Dedup(self.shard, instance.into(), message.as_str().into());
+        self.put(|out| key.pack_into(out), seen);
+    }
+
+    /// Has a message with this id be accepted, whatever was before.
+    pub(crate) fn forget_seen(&mut self, namespace: &Namespace, message: &MessageId) {
+        self.check(namespace);
+        let instance = namespace.instance().as_str();
+        let key = Key::Dedup(self.shard, instance.into(), message.as_str().into());
+        self.batch.delete_with(|out| key.pack_into(out));
     }
 
     /// Puts something for another instance into the outbox of this one. It belongs to the commit that makes `revision`,

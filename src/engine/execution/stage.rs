@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use crate::clock::Millis;
 use crate::engine::bounds::Warning;
 use crate::engine::execution::{Execution, completed};
+use crate::engine::token::PromiseToken;
+use crate::ids::MessageId;
 use crate::limits::COMPLETION_BYTES_MAX;
 use crate::storage::Commit;
 use crate::storage::key::Local;
@@ -43,10 +45,14 @@ impl Execution {
         for (location, kind) in std::mem::replace(&mut self.finished, rest) {
             let order = self.state.completions;
             self.state.completions += 1;
+            let given_up = is_given_up(&kind);
             let mut journal = self.journal.lock();
             // Time goes on with the order, also when the clock was set back.
             let at_ms = now.max(journal.now_ms);
             journal.record(&location, kind, Some(completed(order, at_ms)));
+            if given_up {
+                self.given_up.push(journal.entries[&location].id);
+            }
             drop(journal);
             self.committing.push(location);
         }
@@ -62,6 +68,12 @@ impl Execution {
         let follows = || self.steps.is_empty() || self.held.iter().any(|begin| !begin.ephemeral);
         let speaks = !journal.said.is_empty() || !journal.closing.is_empty();
         journal.urgent || speaks || (journal.observed_undurable && follows())
+    }
+
+    /// The id of the message that would decide a promise.
+    fn decision_of(&self, entry: u64) -> MessageId {
+        let instance = self.namespace.instance().clone();
+        PromiseToken::new(instance, self.origin.secret, self.state.drawn_in, entry).decision()
     }
 
     fn weigh_history(&mut self, entries: u64, bytes: u64) {
@@ -127,6 +139,10 @@ impl Execution {
         for id in std::mem::take(&mut self.dirty_attempts) {
             commit.set(&self.namespace, &Local::Attempts(id), &self.attempts[&id]);
         }
+        for entry in std::mem::take(&mut self.given_up) {
+            // A decision that was accepted comes first, although it was not there yet when the inbox was read.
+            commit.close_to(&self.namespace, &self.decision_of(entry));
+        }
         for arrival in &self.taken {
             commit.delete(&self.namespace, &Local::Inbox(*arrival));
         }
@@ -152,6 +168,11 @@ impl Execution {
         }
         commit
     }
+}
+
+/// Whether this is the end of a promise that nobody decided.
+fn is_given_up(kind: &EntryKind) -> bool {
+    matches!(kind, EntryKind::Promise { decided: None, .. })
 }
 
 /// Whether an instance with this status has to run after a restart.

@@ -54,7 +54,7 @@ impl Record for IndexRow {
     const NAME: &'static str = "index row";
 }
 
-/// A message id that was seen.
+/// A message id that was seen, or that is waited for no longer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// The epoch under which the message was accepted.
@@ -64,6 +64,9 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// No such message was accepted, and none is any more. Epochs are counted from one.
+    pub const TOO_LATE: Self = Self { epoch: 0, number: 0 };
+
     /// Where the message was put.
     pub fn arrival(&self) -> Arrival {
         Arrival {

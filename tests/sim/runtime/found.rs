@@ -1,5 +1,6 @@
 //! Bugs that the simulation has found, each as small as it gets.
 
+mod promises;
 mod resets;
 
 use std::io::ErrorKind;

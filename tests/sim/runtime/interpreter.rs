@@ -183,6 +183,7 @@ fn run(at: At, name: String, node: Node) -> Trace {
 
 async fn step(at: At, name: String, labour: Labour) -> Result<Vec<String>> {
     let place = at.place(&name);
+    ledger::with(|ledger| ledger.asks(&place));
     let doing = place.clone();
     let work = move |attempt: Attempt| labourer(doing.clone(), labour, attempt);
     let mut step = at.ctx.step(&name, work).backoff(Backoff::Fixed);

@@ -6,6 +6,8 @@
 
 mod outside;
 mod renewal;
+mod steps;
+mod waits;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +51,8 @@ struct StepSeen {
     key: Option<String>,
     result: Option<Result<String, String>>,
     undo: UndoSeen,
+    /// How many steps the code had asked for with this one.
+    asked: u64,
 }
 
 /// The undoing of a step.
@@ -87,8 +91,8 @@ pub(crate) struct InstanceSeen {
     run: u32,
     /// Somebody asked it to end, or ended it.
     pub(crate) cancel_asked: bool,
-    /// Resumptions that were asked for.
-    pub(crate) resumed: u64,
+    /// Resumptions that were asked for, and those that were answered.
+    pub(crate) resumes: (u64, u64),
     held: bool,
     pub(crate) ended: Option<Status>,
     result: Option<Result<Vec<String>, String>>,
@@ -104,8 +108,10 @@ pub(crate) struct InstanceSeen {
     deadline_ms: Option<u64>,
     /// What its code has said for callers to ask for.
     set: BTreeSet<String>,
-    /// Attempts that it has begun, and that wait until what the code has seen is stored.
-    begun: u64,
+    /// Steps that its code has asked for.
+    asked: u64,
+    /// The last of them that has run, and that waits until what the code has seen is stored.
+    followed: u64,
     /// Messages by id: tried, and acknowledged.
     pub(crate) messages: BTreeMap<String, MessageSeen>,
 }
@@ -114,9 +120,9 @@ pub(crate) struct InstanceSeen {
 pub(crate) struct MessageSeen {
     pub(crate) acknowledged: bool,
     pub(crate) taken_at: Option<String>,
-    /// Attempts that the instance had begun when the code was given it. The code is given a message before that is
-    /// stored: only what begins afterwards makes it so.
-    begun: u64,
+    /// Steps that the code had asked for when it was given it. The code is given a message before that is stored: only
+    /// what it asks for afterwards, and what then runs, shows that it is.
+    asked: u64,
     /// It was taken once, whatever became of that.
     pub(crate) was_taken: bool,
 }
@@ -125,7 +131,7 @@ pub(crate) struct MessageSeen {
 pub(crate) struct Ledger {
     pub(crate) chance: Chance,
     pub(crate) trace: Vec<String>,
-    /// Attempts wait for each other, so one that was begun may run later.
+    /// Attempts wait for each other, so one that was begun may run when the instance is held.
     pub(crate) queues: bool,
     /// Nothing goes wrong any more.
     pub(crate) calm: bool,
@@ -135,7 +141,7 @@ pub(crate) struct Ledger {
     commits: u64,
     steps: BTreeMap<Place, StepSeen>,
     sleeps: BTreeMap<Place, SleepSeen>,
-    /// What was taken at a place, and how many attempts had begun then.
+    /// What was taken at a place, and how many steps the code had asked for then.
     receives: BTreeMap<Place, (Vec<String>, u64)>,
     children: BTreeMap<Place, Result<Vec<String>, String>>,
     /// What each place bore.
@@ -285,110 +291,6 @@ impl Ledger {
         }
     }
 
-    /// An attempt at a step runs, which waited until what the code had seen was stored or did not. Gives what it has to
-    /// return: something that no other execution returns.
-    pub(crate) fn executes(&mut self, place: &Place, (attempt, waits): (u32, bool), key: &str) -> String {
-        self.executions += 1;
-        // One that waited for others may have begun before the code saw what it sees now.
-        let follows = u64::from(waits && !self.queues);
-        self.instance(&place.instance).begun += follows;
-        let value = format!("{}#{}", place.path, self.executions);
-        self.note(format!("executes {value}, attempt {attempt}"));
-        let step = self.steps.entry(place.clone()).or_default();
-        step.executions.push(value.clone());
-        let before = step.key.get_or_insert_with(|| key.to_owned()).clone();
-        let decided = step.result.is_some();
-        if decided {
-            self.violation(format!("{} ran again after its result was seen", place.path));
-        }
-        if before != key {
-            self.violation(format!("{} has two idempotency keys", place.path));
-        }
-        if self.instance(&place.instance).held && !self.queues {
-            self.violation(format!("{} began though {} is held", place.path, place.instance));
-        }
-        if !(1..=3).contains(&attempt) {
-            self.violation(format!("{} made attempt {attempt}", place.path));
-        }
-        value
-    }
-
-    /// The code behind a step saw its result.
-    pub(crate) fn saw_result(&mut self, place: &Place, result: Result<&String, String>, undoable: bool) {
-        let result = result.cloned();
-        let commits = self.commits;
-        let strange = matches!(&result, Ok(value) if !self.has_returned(place, value));
-        let step = self.steps.entry(place.clone()).or_default();
-        let changed = step.result.as_ref().is_some_and(|before| *before != result);
-        let before = step.result.get_or_insert_with(|| result.clone()).clone();
-        if undoable && result.is_ok() {
-            step.undo.owed_since.get_or_insert(commits);
-        }
-        self.note(format!("{} saw {result:?}", place.path));
-        if strange {
-            self.violation(format!(
-                "{} has a result that it never returned: {result:?}",
-                place.path
-            ));
-        }
-        if changed {
-            self.violation(format!("{} had {before:?} and now has {result:?}", place.path));
-        }
-    }
-
-    /// The code behind an ephemeral step saw its result.
-    pub(crate) fn saw_passing(&mut self, place: &Place, result: &Result<&String, String>) {
-        self.note(format!("{} saw {result:?}, for now", place.path));
-        if matches!(result, Ok(value) if !self.has_returned(place, value)) {
-            self.violation(format!(
-                "{} has a result that it never returned: {result:?}",
-                place.path
-            ));
-        }
-    }
-
-    /// A step is being undone.
-    pub(crate) fn undoes(&mut self, place: &Place, value: &str, attempt: u32) {
-        self.note(format!("undoes {value}, attempt {attempt}"));
-        let step = self.steps.entry(place.clone()).or_default();
-        let first = !std::mem::replace(&mut step.undo.begun, true);
-        let since = step.undo.owed_since;
-        let decided = matches!(&step.result, Some(Ok(result)) if result != value);
-        if !self.has_returned(place, value) || decided {
-            self.violation(format!("{} is undone with {value}", place.path));
-        }
-        let seen = self.instance(&place.instance);
-        if seen.failed_in.is_none() && !seen.cancel_asked && seen.deadline_ms.is_none() {
-            self.violation(format!("{} is undone though nothing failed", place.path));
-        }
-        // The undoings of one run begin one after the other, the last one first.
-        let run = place.path.split('/').nth(1);
-        let mut later = self.steps.iter().filter(|(other, step)| {
-            let ours = other.instance == place.instance && other.path.split('/').nth(1) == run;
-            ours && !step.undo.begun && step.undo.owed_since > since
-        });
-        if let Some((other, _)) = later.next().filter(|_| first && since.is_some()) {
-            let other = other.path.clone();
-            self.violation(format!("{} is undone before {other}", place.path));
-        }
-    }
-
-    /// A step was undone.
-    pub(crate) fn has_undone(&mut self, place: &Place) {
-        self.note(format!("{} is undone", place.path));
-        self.steps.entry(place.clone()).or_default().undo.done = true;
-    }
-
-    /// Whether anything of an instance's last run is still to be undone.
-    fn not_undone(&mut self, id: &str) -> Option<String> {
-        let run = self.instance(id).run.to_string();
-        let owed = |(place, step): (&Place, &StepSeen)| {
-            let ours = place.instance == id && place.path.split('/').nth(1) == Some(&run);
-            (ours && step.undo.owed_since.is_some() && !step.undo.done).then(|| place.path.clone())
-        };
-        self.steps.iter().find_map(owed)
-    }
-
     /// A child's code runs.
     fn is_born(&mut self, id: &str, place: &str, closable: bool) {
         let seen = self.instance(id);
@@ -445,104 +347,6 @@ impl Ledger {
     /// The code sends a message to another instance.
     pub(crate) fn tells(&mut self, news: &News) {
         self.instance(&news.to).messages.entry(news.id()).or_default();
-    }
-
-    /// The code begins to sleep.
-    pub(crate) fn lies_down(&mut self, place: &Place, takes_ms: u64) {
-        let now = self.now_ms;
-        let earlier = place.before().find_map(|before| self.sleeps.get(&before));
-        let rewound = self
-            .instances
-            .get(&place.instance)
-            .is_some_and(|seen| seen.renewals > 0);
-        let earlier = earlier.filter(|_| rewound);
-        let woken = earlier.is_some_and(|sleep| sleep.woken);
-        let now = earlier.map_or(now, |sleep| sleep.begun_ms.min(now));
-        let sleep = self.sleeps.entry(place.clone()).or_insert(SleepSeen {
-            takes_ms,
-            begun_ms: now,
-            shown_ms: now,
-            woken,
-        });
-        if !sleep.woken {
-            sleep.begun_ms = sleep.begun_ms.min(now);
-        }
-    }
-
-    /// The code behind a sleep goes on.
-    pub(crate) fn wakes(&mut self, place: &Place) {
-        let now = self.now_ms;
-        let Some(sleep) = self.sleeps.get_mut(place) else {
-            return self.violation(format!("{} woke without having slept", place.path));
-        };
-        let first = !std::mem::replace(&mut sleep.woken, true);
-        let (due, shown) = (sleep.begun_ms + sleep.takes_ms, sleep.shown_ms.max(now));
-        self.note(format!("{} wakes", place.path));
-        if first && shown < due {
-            self.violation(format!("{} woke at {shown}, not at {due}", place.path));
-        }
-    }
-
-    /// The code behind a wait has messages, or none.
-    pub(crate) fn took(&mut self, place: &Place, taken: &[News]) {
-        let ids: Vec<_> = taken.iter().map(News::id).collect();
-        let to: Vec<_> = taken.iter().map(|news| news.to.clone()).collect();
-        self.took_messages(place, &ids, &to);
-    }
-
-    /// The same by what they are called, and whom they are for.
-    fn took_messages(&mut self, place: &Place, ids: &[String], to: &[String]) {
-        let ids = ids.to_vec();
-        self.note(format!("{} took {ids:?}", place.path));
-        let begun = self.instance(&place.instance).begun;
-        let (before, _) = self
-            .receives
-            .entry(place.clone())
-            .or_insert_with(|| (ids.clone(), begun))
-            .clone();
-        if before != ids {
-            self.violation(format!("{} took {before:?} and now has {ids:?}", place.path));
-        }
-        for (id, to) in ids.iter().zip(to) {
-            let seen = self.instance(&place.instance);
-            let rewound = seen.renewals > 0;
-            let message = seen.messages.entry(id.clone()).or_default();
-            message.was_taken = true;
-            if message.taken_at.is_none() {
-                message.begun = begun;
-            }
-            let at = message.taken_at.get_or_insert_with(|| place.path.clone()).clone();
-            if rewound {
-                message.taken_at = Some(place.path.clone());
-            }
-            if *to != place.instance {
-                self.violation(format!("{} got what was for {to}", place.path));
-            }
-            if at != place.path && !rewound {
-                self.violation(format!("{id} was taken at {at} and at {}", place.path));
-            }
-        }
-    }
-
-    /// The code is called anew. What it was given and nothing has followed from may not have been stored.
-    fn takes_back(&mut self, id: &str) {
-        let begun = self.instance(id).begun;
-        self.receives
-            .retain(|place, (_, before)| place.instance != id || *before < begun);
-        for message in self
-            .instance(id)
-            .messages
-            .values_mut()
-            .filter(|message| message.begun == begun)
-        {
-            message.taken_at = None;
-        }
-    }
-
-    /// Whether a message was given to the code, and something has followed from that.
-    pub(crate) fn has_followed(&self, id: &str, message: &MessageSeen) -> bool {
-        let begun = self.instances.get(id).map_or(0, |seen| seen.begun);
-        message.taken_at.is_some() && message.begun < begun
     }
 
     /// A caller saw a status.

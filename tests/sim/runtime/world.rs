@@ -21,8 +21,12 @@ use crate::chance::Chance;
 /// The number of the caller who brings everything to its end.
 const FINISHER: &str = "99";
 
-/// How often the finisher looks before something that has not ended is said to hang.
-const PATIENCE: u64 = 60;
+/// How often the finisher looks, once a day, before something that has not ended is said to hang. Loops in loops that sleep
+/// for two days each time take weeks.
+const PATIENCE: u64 = 400;
+
+/// How many of those who gather events may hear nothing.
+const PATIENT_GATHERERS: usize = 20;
 
 pub(crate) struct World<'a> {
     case: &'a Case,
@@ -205,10 +209,15 @@ async fn help(runtime: &Runtime, id: &str, round: u64) {
     client::publish(runtime, &event, false, 0).await.unwrap();
 }
 
-/// Everything that is over, somebody now waits for events: each one that is kept for one comes to them.
+/// Everything that is over, somebody now waits for events: each one that is kept for one comes to them. Each of them hears
+/// one event, which may also be one for all that nobody heard, and some hear none: what was with somebody who went away
+/// comes back only after a while.
 async fn gather_events(runtime: &Runtime) {
-    for gatherer in 0.. {
-        let left = ledger::with(|ledger| ledger.unheard());
+    let events = ledger::with(|ledger| ledger.published_events());
+    for gatherer in 0..events + PATIENT_GATHERERS {
+        if ledger::with(|ledger| ledger.unheard()).is_empty() {
+            return;
+        }
         let id = format!("gatherer {gatherer}");
         let program = Program {
             variant: 1,
@@ -218,14 +227,12 @@ async fn gather_events(runtime: &Runtime) {
             closable: false,
             node: Node::Hear(Some(1_000)),
         };
-        if left.is_empty() {
-            return;
-        }
         ledger::with(|ledger| ledger.instance(&id).offered = true);
         let gathering = runtime.start(Interpreter, program).id(&id).await.unwrap();
         gathering.result().await.unwrap();
-        if ledger::with(|ledger| ledger.unheard()) == left && gatherer > 20 {
-            return ledger::with(|ledger| ledger.violation(format!("nobody heard {left:?}")));
-        }
     }
+    ledger::with(|ledger| match ledger.unheard() {
+        left if left.is_empty() => {}
+        left => ledger.violation(format!("nobody heard {left:?}")),
+    });
 }

@@ -146,6 +146,7 @@ pub(crate) async fn decide(runtime: &Runtime, token: &str, decision: &str, keeps
     match sent {
         Ok(Sent::Accepted) => ledger::with(|ledger| ledger.decided(token, decision)),
         Ok(_) => {}
+        Err(Error::TooLate(_)) => ledger::with(|ledger| ledger.is_too_late(token)),
         Err(Error::InvalidToken(error)) => ledger::with(|ledger| {
             // Another instance has its id now.
             if ledger.token_is_given(token) && !ledger.instance(&id).vanishing {

@@ -24,17 +24,17 @@ pub(super) async fn operate(handle: &Handle<Interpreter>, act: &Act) -> Result<(
 /// Cancels, terminates, pauses or resumes.
 async fn hold(handle: &Handle<Interpreter>, act: &Act) -> Result<(), Error> {
     let id = handle.id().to_string();
-    let (resumed, since) = ledger::with(|ledger| {
+    let (resumes, since) = ledger::with(|ledger| {
         let seen = ledger.instance(&id);
         match act {
-            Act::Cancel(_) | Act::Terminate(_) => seen.cancel_asked = true,
+            Act::Cancel(_) | Act::Terminate(_) => ledger.is_to_end(&id),
             Act::Resume(_) => {
-                seen.resumed += 1;
+                seen.resumes.0 += 1;
                 ledger.is_held(&id, false);
             }
             _ => {}
         }
-        (ledger.instance(&id).resumed, ledger.renewals(&id))
+        (ledger.instance(&id).resumes, ledger.renewals(&id))
     });
     let operated = match act {
         Act::Cancel(_) => handle.cancel("enough").await,
@@ -54,7 +54,10 @@ async fn hold(handle: &Handle<Interpreter>, act: &Act) -> Result<(), Error> {
         }
         // Somebody else may have asked for the contrary meanwhile.
         let holds = matches!(act, Act::Pause(_)) && matches!(operated.effect, Effect::Done | Effect::Already);
-        if holds && ledger.instance(&id).resumed == resumed && ledger.renewals(&id) == since {
+        let seen = ledger.instance(&id);
+        seen.resumes.1 += u64::from(matches!(act, Act::Resume(_)));
+        let contrary = resumes.0 != resumes.1 || seen.resumes != resumes;
+        if holds && !contrary && ledger.renewals(&id) == since {
             ledger.is_held(&id, true);
         }
     });

@@ -12,8 +12,8 @@ pub(crate) struct PromiseSeen {
     pub(super) place: Place,
     /// Decisions that were tried.
     tried: BTreeSet<String>,
-    /// The one that was acknowledged as the first, and the latest time that the clock had shown then.
-    accepted: Option<(String, u64)>,
+    /// The one that was acknowledged as the first.
+    accepted: Option<String>,
     /// The code waits for it so long at most.
     due_ms: Option<u64>,
     seen: Option<Result<String, String>>,
@@ -37,6 +37,9 @@ pub(crate) struct EventSeen {
     pub(super) lost: bool,
     pub(super) takers: BTreeSet<Place>,
 }
+
+/// What the code sees of a promise that it gave up.
+const GIVEN_UP: &str = "nobody decided it in time";
 
 /// What a question is answered with that nobody answers.
 pub(crate) const UNANSWERED: &str = "unanswered";
@@ -94,22 +97,36 @@ impl Ledger {
 
     /// A decision was acknowledged as the first.
     pub(crate) fn decided(&mut self, token: &str, decision: &str) {
-        let latest = self.latest_ms;
         let id = self.promises.get(token).map(|promise| promise.place.instance.clone());
         // After a reset it may be there to be decided again.
         let rewound = id.is_some_and(|id| self.is_rewound(&id));
         let Some(promise) = self.promises.get_mut(token) else {
             return;
         };
-        let before = promise.accepted.replace((decision.to_owned(), latest));
+        let before = promise.accepted.replace(decision.to_owned());
         let (path, other) = (
             promise.place.path.clone(),
-            matches!(&promise.seen, Some(Ok(seen)) if seen != decision),
+            match &promise.seen {
+                Some(Ok(seen)) => seen != decision,
+                Some(Err(why)) => why == GIVEN_UP,
+                None => false,
+            },
         );
         if (before.is_some() || other) && !rewound {
             self.violation(format!(
                 "the promise at {path} was decided twice: {before:?} and {decision}"
             ));
+        }
+    }
+
+    /// Somebody was told that nobody waits for a promise any more.
+    pub(crate) fn is_too_late(&mut self, token: &str) {
+        let id = self.promises.get(token).map(|promise| promise.place.instance.clone());
+        let rewound = id.is_some_and(|id| self.is_rewound(&id));
+        let waits = |promise: &&PromiseSeen| promise.due_ms.is_none() || promise.accepted.is_some();
+        if let Some(promise) = self.promises.get(token).filter(waits).filter(|_| !rewound) {
+            let (path, accepted) = (promise.place.path.clone(), promise.accepted.clone());
+            self.violation(format!("it is too late for {path}, and accepted is {accepted:?}"));
         }
     }
 
@@ -139,9 +156,9 @@ impl Ledger {
         let strange = strange || matches!(&said, Ok(value) if !promise.tried.contains(value));
         let before = promise.seen.get_or_insert_with(|| said.clone()).clone();
         let wrong = match (&promise.accepted, &said, kind) {
-            (Some((accepted, _)), Ok(value), _) => accepted != value,
-            (Some((accepted, _)), Err(value), Some(FailureKind::Rejected)) => accepted != value,
-            (Some((_, at)), Err(_), Some(FailureKind::TimedOut)) => promise.due_ms.is_some_and(|due| *at < due),
+            (Some(accepted), Ok(value), _) => accepted != value,
+            (Some(accepted), Err(value), Some(FailureKind::Rejected)) => accepted != value,
+            (Some(_), Err(_), Some(FailureKind::TimedOut)) => true,
             _ => false,
         };
         let accepted = promise.accepted.clone();
@@ -259,6 +276,11 @@ impl Ledger {
             Some(_) => {}
             None => self.violation(format!("{id} has {event}, which nobody published")),
         }
+    }
+
+    /// Events that somebody has tried to publish.
+    pub(crate) fn published_events(&self) -> usize {
+        self.events.len()
     }
 
     /// Events that have to be with somebody, and are not.

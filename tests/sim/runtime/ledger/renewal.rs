@@ -15,9 +15,16 @@ impl Ledger {
         let seen = self.instance(id);
         seen.renewals += 1;
         seen.renewing += 1;
-        // Another run of one that has ended is not held because the one before was.
-        seen.held &= seen.ended.is_none();
+        // Another run of one that has ended, or that somebody may just have ended, is not held because the one before was.
+        seen.held &= seen.ended.is_none() && !seen.cancel_asked;
         (seen.ended, seen.result) = (None, None);
+    }
+
+    /// Somebody asks for its end. Another run that was asked for may begin after it, and is not held then.
+    pub(crate) fn is_to_end(&mut self, id: &str) {
+        let seen = self.instance(id);
+        seen.cancel_asked = true;
+        seen.held &= seen.renewing == 0;
     }
 
     /// There was an answer.
@@ -36,6 +43,7 @@ impl Ledger {
     pub(crate) fn settles(&mut self) {
         for seen in self.instances.values_mut() {
             seen.renewing = 0;
+            seen.resumes.1 = seen.resumes.0;
         }
     }
 
