@@ -15,10 +15,9 @@
 //! version 3 takes the place of the one before
 //! ```
 
-use std::time::Duration;
+use std::error::Error;
 
-use everstep::testing::harness::Plan;
-use everstep::testing::world::World;
+use everstep::testing::Harness;
 use everstep::{CatchUp, Cron, Ctx, Overlap, Result, Runtime, ok, workflow};
 
 #[workflow]
@@ -31,27 +30,28 @@ async fn index(_ctx: Ctx<Index>, version: u32) -> Result<String> {
     ok(format!("version {version} can be found"))
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
-
 /// Slots at six, twelve and eighteen o'clock; nobody is there from ten to thirteen.
-fn a_day_with_a_gap() -> Result<(), Box<dyn std::error::Error>> {
-    let mut world = World::new(Plan::Live, 1).workflow(Report);
-    let (times, policies) = (Cron::new("0 6,12,18 * * *"), (Overlap::Skip, CatchUp::One));
-    world.schedule(Report, "report", times, policies, &"Paris".to_owned());
-    world.run_for(10 * HOUR)?;
-    world.be_down_for(3 * HOUR);
-    world.run_for(10 * HOUR)?;
-    for id in world.instances() {
-        if let (Some(slot), Some(origin)) = (id.strip_prefix("report-"), world.origin(&id)) {
-            let hour = origin.created_at_ms / 3_600_000 % 24;
-            println!("the slot of {slot} began at {hour}");
-        }
+fn a_day_with_a_gap() -> Result<(), Box<dyn Error>> {
+    let harness = Harness::new(Runtime::builder().workflow(report));
+    harness.call(async |runtime| {
+        let times = Cron::new("0 6,12,18 * * *");
+        let schedule = runtime.schedule("report", times).starts(report, "Paris".to_owned());
+        schedule.overlap(Overlap::Skip).catch_up(CatchUp::One).await
+    })?;
+    harness.advance("10h");
+    harness.be_down_for("3h");
+    harness.advance("10h");
+    let page = harness.call(async |runtime| runtime.list().workflow("report").await)?;
+    // The newest comes first.
+    for report in page.rows.iter().rev() {
+        let hour = report.created_at_ms / 3_600_000 % 24;
+        println!("the slot of {} began at {hour}", report.id.replace("report-", ""));
     }
     Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn by_hand() -> Result<(), Box<dyn std::error::Error>> {
+async fn by_hand() -> Result<(), Box<dyn Error>> {
     let builder = Runtime::builder().workflow(report).workflow(index);
     let runtime = builder.open("memory:").await?;
     // Said at every start of the program: the same again changes nothing.
@@ -76,7 +76,7 @@ async fn by_hand() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     a_day_with_a_gap()?;
     by_hand()
 }

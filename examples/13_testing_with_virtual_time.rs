@@ -42,9 +42,7 @@ fn app() -> Builder {
 
 /// A bank that is down twice.
 fn harness() -> Harness {
-    let harness = Harness::new(app());
-    harness.mock("charge", Mock::fails("503").times(2).then_returns("receipt 7"));
-    harness
+    Harness::new(app()).mocking("charge", Mock::fails("503").times(2).then_returns("receipt 7"))
 }
 
 fn approved(harness: &Harness) -> String {

@@ -9,7 +9,6 @@
 //! model: search "flights to Oslo"
 //! tool: search found 3 flights
 //! model: book flight 2
-//! person: approved, by kim
 //! tool: book booked flight 2
 //! model: done
 //! Your flight 2 to Oslo is booked.
@@ -62,7 +61,8 @@ async fn agent(ctx: Ctx<Agent>, goal: String) -> Result<String> {
             Wish::Book(flight) => {
                 let Approval { approved, by } = ctx.receive().timeout("1d").await?;
                 ensure!(approved, "declined by {by}");
-                println!("person: approved, by {by}");
+                // Not `println!`: replay comes past here again. What is logged is heard once.
+                tracing::info!("approved by {by}");
                 ctx.run(tool, format!("book booked flight {flight}")).await?
             }
         };

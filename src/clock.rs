@@ -5,6 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::limits::CLOCK_WAIT_MAX;
+
 /// Milliseconds since the Unix epoch.
 pub type Millis = u64;
 
@@ -35,9 +37,6 @@ impl Stopwatch {
     }
 }
 
-/// The longest single wait. A wall clock that was set forward is noticed after this long at the latest.
-const WAIT_MAX: Duration = Duration::from_secs(10);
-
 /// The clock of the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
@@ -50,7 +49,7 @@ impl Clock for SystemClock {
     }
 
     fn wait_until(&self, at_ms: Millis) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let wait = Duration::from_millis(at_ms.saturating_sub(self.now_ms())).min(WAIT_MAX);
+        let wait = Duration::from_millis(at_ms.saturating_sub(self.now_ms())).min(CLOCK_WAIT_MAX);
         Box::pin(tokio::time::sleep(wait))
     }
 }

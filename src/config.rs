@@ -6,23 +6,23 @@ mod retention;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::duration::IntoDuration;
 use crate::limits::{INBOX_MAX, QUEUE_RATE_MAX, RESIDENTS_MAX, SHARDS_MAX, WORKERS_MAX};
 
 pub use bounds::Bounds;
-pub use retention::Outcome;
 pub(crate) use retention::Retention;
+pub use retention::{Keep, Outcome};
 
 /// How a runtime behaves. Everything has a default; what is set is checked when the runtime opens, and all that is
 /// wrong is told at once.
 ///
 /// ```
 /// use everstep::Config;
-/// use std::time::Duration;
 ///
-/// let config = Config::default().idle(Duration::from_secs(1)).residents_max(500);
+/// let config = Config::default().idle("1s").residents_max(500);
 /// assert!(config.check().is_ok());
 /// let problems = Config::default().residents_max(0).attempts_max(0).check().unwrap_err();
-/// assert_eq!(problems.0.len(), 2);
+/// assert_eq!(problems.problems.len(), 2);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -39,6 +39,8 @@ pub struct Config {
     pub(crate) workers: Option<usize>,
     pub(crate) retention: Retention,
     pub(crate) bounds: Bounds,
+    /// What was said and is no time.
+    invalid: Vec<String>,
 }
 
 /// What may go through a queue.
@@ -72,6 +74,7 @@ impl Default for Config {
             workers: None,
             retention: Retention::default(),
             bounds: Bounds::default(),
+            invalid: Vec::new(),
         }
     }
 }
@@ -79,8 +82,8 @@ impl Default for Config {
 impl Config {
     /// How long an instance that has nothing to do stays in memory: 10 seconds. Zero: not at all.
     #[must_use]
-    pub fn idle(mut self, idle: Duration) -> Self {
-        self.idle = idle;
+    pub fn idle(mut self, idle: impl IntoDuration) -> Self {
+        self.idle = self.time("idle", idle).unwrap_or(self.idle);
         self
     }
 
@@ -123,16 +126,18 @@ impl Config {
     /// How many attempts of a queue begin in any stretch of this length, for systems that take no more. It is counted
     /// from the start of the process.
     #[must_use]
-    pub fn queue_rate(mut self, queue: &str, most: usize, per: Duration) -> Self {
-        self.limits_of_queue(queue).rate = Some((most, per));
+    pub fn queue_rate(mut self, queue: &str, most: usize, per: impl IntoDuration) -> Self {
+        if let Some(per) = self.time(&format!("the rate of queue `{queue}`"), per) {
+            self.limits_of_queue(queue).rate = Some((most, per));
+        }
         self
     }
 
     /// How long running attempts may go on when the runtime stops: 30 seconds. What is not done by then is made again
     /// after the next start.
     #[must_use]
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
+    pub fn grace(mut self, grace: impl IntoDuration) -> Self {
+        self.grace = self.time("grace", grace).unwrap_or(self.grace);
         self
     }
 
@@ -161,8 +166,8 @@ impl Config {
 
     /// How long code may run without awaiting anything before that is reported: 1 second.
     #[must_use]
-    pub fn poll_warn(mut self, after: Duration) -> Self {
-        self.poll_warn = after;
+    pub fn poll_warn(mut self, after: impl IntoDuration) -> Self {
+        self.poll_warn = self.time("poll_warn", after).unwrap_or(self.poll_warn);
         self
     }
 
@@ -177,42 +182,47 @@ impl Config {
 
     /// How long instances are kept that completed, or were compensated: for ever.
     #[must_use]
-    pub fn keep_completed(self, period: Duration) -> Self {
-        self.keep(Outcome::Completed, period).keep(Outcome::Compensated, period)
+    pub fn keep_completed(self, period: impl Keep) -> Self {
+        self.keep_all(None, [Outcome::Completed, Outcome::Compensated], period)
     }
 
     /// How long instances are kept that failed, were cancelled or terminated: for ever.
     #[must_use]
-    pub fn keep_failed(self, period: Duration) -> Self {
+    pub fn keep_failed(self, period: impl Keep) -> Self {
         let ends = [Outcome::Failed, Outcome::Cancelled, Outcome::Terminated];
-        ends.into_iter().fold(self, |this, end| this.keep(end, period))
+        self.keep_all(None, ends, period)
     }
 
     /// How long instances are kept that ended like this: for ever. What was said last of an end holds.
     ///
     /// ```
     /// use everstep::{Config, Outcome};
-    /// use std::time::Duration;
     ///
-    /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     /// let config = Config::default()
-    ///     .keep_completed(7 * DAY)
-    ///     .keep(Outcome::Cancelled, DAY)
-    ///     .workflow_keep("payment", Outcome::Completed, 365 * DAY)
+    ///     .keep_completed("7d")
+    ///     .keep(Outcome::Cancelled, "1d")
+    ///     .workflow_keep("payment", Outcome::Completed, "365d")
     ///     .workflow_keep("audit", Outcome::Completed, None);
     /// assert!(config.check().is_ok());
-    /// assert!(config.keep(Outcome::Failed, Duration::ZERO).check().is_err());
+    /// assert!(config.keep(Outcome::Failed, "0s").check().is_err());
     /// ```
     #[must_use]
-    pub fn keep(mut self, ended: Outcome, period: impl Into<Option<Duration>>) -> Self {
-        self.retention.keep(None, ended, period.into());
-        self
+    pub fn keep(self, ended: Outcome, period: impl Keep) -> Self {
+        self.keep_all(None, [ended], period)
     }
 
     /// The same for the instances of one workflow, whatever holds for the others; none is for ever.
     #[must_use]
-    pub fn workflow_keep(mut self, workflow: &str, ended: Outcome, period: impl Into<Option<Duration>>) -> Self {
-        self.retention.keep(Some(workflow), ended, period.into());
+    pub fn workflow_keep(self, workflow: &str, ended: Outcome, period: impl Keep) -> Self {
+        self.keep_all(Some(workflow), [ended], period)
+    }
+
+    /// How long messages are kept that could not be delivered and whose senders want them kept
+    /// ([`SendTo::dead_letter`](crate::SendTo::dead_letter)): for ever. Whoever sends many of them to nobody, and has nobody
+    /// who looks, fills the disk with them.
+    #[must_use]
+    pub fn keep_dead_letters(mut self, period: impl Into<Option<Duration>>) -> Self {
+        self.retention.dead_letters = period.into();
         self
     }
 
@@ -261,6 +271,9 @@ impl Config {
             !self.poll_warn.is_zero(),
             "poll_warn is 0: everything would be reported".into(),
         );
+        for invalid in &self.invalid {
+            require(false, invalid.clone());
+        }
         self.retention.check(&mut require);
         self.bounds.check("", &mut require);
         let workers = self.workers.unwrap_or(1);
@@ -305,8 +318,24 @@ impl Config {
         if problems.is_empty() {
             Ok(())
         } else {
-            Err(InvalidConfig(problems))
+            Err(InvalidConfig::new(problems))
         }
+    }
+
+    fn keep_all<const N: usize>(mut self, workflow: Option<&str>, ends: [Outcome; N], period: impl Keep) -> Self {
+        match period.period() {
+            Ok(period) => ends
+                .into_iter()
+                .for_each(|ended| self.retention.keep(workflow, ended, period)),
+            Err(error) => self.invalid.push(format!("keep: {error}")),
+        }
+        self
+    }
+
+    /// A time that was given; what is none is told when everything is checked.
+    fn time(&mut self, knob: &str, time: impl IntoDuration) -> Option<Duration> {
+        let time = time.into_duration();
+        time.map_err(|error| self.invalid.push(format!("{knob}: {error}"))).ok()
     }
 
     fn limits_of_queue(&mut self, queue: &str) -> &mut QueueLimits {
@@ -320,10 +349,18 @@ impl Config {
 
 /// What is wrong with a configuration, all of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the configuration can't be used: {}", .0.join("; "))]
-pub struct InvalidConfig(pub Vec<String>);
+#[error("the configuration can't be used: {}", .problems.join("; "))]
+#[non_exhaustive]
+pub struct InvalidConfig {
+    /// Each thing that is wrong, for people.
+    pub problems: Vec<String>,
+}
 
 impl InvalidConfig {
+    pub(crate) fn new(problems: Vec<String>) -> Self {
+        Self { problems }
+    }
+
     /// The stable code of this error.
     pub fn code(&self) -> &'static str {
         "ES0105"
@@ -348,9 +385,11 @@ mod tests {
             .workflow_attempts_max("w", 11)
             .workflow_residents_max("w", 0)
             .queue_attempts_max("q", 0)
-            .queue_rate("q", 5, Duration::ZERO);
-        let InvalidConfig(problems) = config.check().unwrap_err();
-        assert_eq!(problems.len(), 10, "{problems:?}");
+            .queue_rate("q", 5, Duration::ZERO)
+            .grace("soon")
+            .keep_completed("a while");
+        let InvalidConfig { problems } = config.check().unwrap_err();
+        assert_eq!(problems.len(), 12, "{problems:?}");
         assert!(Config::default().check().is_ok());
         assert!(
             Config::default()

@@ -21,11 +21,13 @@ mod list;
 mod look;
 mod named;
 mod operate;
+mod polled;
 mod promise;
 mod publish;
 mod renew;
 mod schedule;
 mod send;
+mod size;
 mod start;
 mod stream;
 mod wait;
@@ -44,12 +46,13 @@ pub use any::AnyHandle;
 pub use ask::Asking;
 pub(crate) use batch::definition as batch_definition;
 pub use batch::{Batch, BatchCount, BatchFailure, BatchHandle, BatchProgress, BatchStart};
-pub use dead::{DeadLetters, Letter, Letters, LettersAfter};
+pub use dead::{DeadLetters, Letter, Letters};
 pub use debounce::{Debounce, Debounced, Debouncing};
 pub use describe::{Current, Description, Held, StartedChild};
 pub use error::Error;
 pub(crate) use error::Result;
 pub use history::{Event, Happened, History, HistoryEntry};
+pub(crate) use list::blocking;
 pub use list::{List, ListPage, Listed};
 pub use named::{SendNamed, StartNamed, StartedNamed};
 pub use operate::{Effect, Operated};
@@ -91,7 +94,8 @@ impl<W: Workflow> Handle<W> {
     }
 
     /// Waits for the end of the instance, also across restarts, and gives what it returned. Any number may wait. An
-    /// instance that did not complete gives [`Error::Failed`], which says how it ended.
+    /// instance that did not complete gives [`Error::Failed`], which says how it ended. One that is paused, stuck, parked
+    /// or quarantined has not ended: see [`Waiting::or_held`].
     pub fn result(&self) -> Waiting<W::Output> {
         self.result_as()
     }

@@ -45,11 +45,14 @@ impl InvalidId {
     }
 }
 
+/// What ids and the names of workflows begin with that the runtime itself gives.
+pub(crate) const RESERVED: &str = "__";
+
 /// The accepted set: 1 to 200 bytes of UTF-8, no control or invisible formatting characters, no slash or
 /// backslash, not beginning with `__`.
 fn check(text: &str) -> Result<(), InvalidId> {
     check_shape(text)?;
-    if text.starts_with("__") {
+    if text.starts_with(RESERVED) {
         return Err(InvalidId::Reserved);
     }
     Ok(())
@@ -156,6 +159,11 @@ impl InstanceId {
         let text = text.into();
         check_shape(&text)?;
         Ok(Self(text))
+    }
+
+    /// Whether the runtime itself gave it, to something that it is made of: a schedule, a topic, a batch.
+    pub(crate) fn is_own(&self) -> bool {
+        self.0.starts_with(RESERVED)
     }
 }
 

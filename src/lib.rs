@@ -33,18 +33,55 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # The rooms
+//! # What a program is made of
 //!
-//! | room | holds |
-//! |---|---|
-//! | `engine` | what a workflow's operations mean; pure |
-//! | [`storage`] | bytes that survive: keys, values, commits, the committer, the engines underneath |
-//! | `scheduler` | when: alarms |
-//! | `actor` | who: the actor of each resident instance, and the directory of them |
-//! | `runtime`, `handle` | the composition root, and what callers hold |
-//! | `testing` | the kit: workflows in virtual time, proofs for engines (feature `testing`) |
+//! - **[`workflow`](macro@workflow)** on an `async fn` makes a workflow of it. Its first argument is the context,
+//!   [`Ctx`]; everything that it waits for or does to the world goes through that. Between two such operations it may
+//!   only compute: it is called again after a crash, and has to come the same way.
+//! - **[`Runtime`]** opens a store and runs the workflows that its [`Builder`] was told of. One process has a store open
+//!   at a time.
+//! - **[`Handle`]** is one instance, for callers: it is [sent](Handle::send) to, [asked](Handle::ask), waited for, looked
+//!   at and operated on.
 //!
-//! `docs/ARCHITECTURE.md` has the same map with the journeys through it.
+//! | to | in the workflow | outside |
+//! |---|---|---|
+//! | do something once | [`Ctx::step`], [`Ctx::run`] an [`activity`](macro@activity), [`Ctx::step_blocking`] | |
+//! | wait for a time | [`Ctx::sleep`], [`Ctx::sleep_until`] | [`Start::after`], [`Runtime::schedule`] |
+//! | hear from outside | [`Ctx::receive`], [`Ctx::receive_any`], [`Ctx::receive_many`] | [`Handle::send`] |
+//! | answer | [`Ctx::question`] | [`Handle::ask`] |
+//! | be decided by a link or a hook | [`Ctx::promise`] | [`Runtime::resolve`] |
+//! | show how far it is | [`Ctx::set`], [`Ctx::emit`] | [`AnyHandle::query`], [`AnyHandle::stream`] |
+//! | do things at the same time | `join!`, `select!`, [`Ctx::join`], [`Ctx::race`], [`Ctx::map`] | |
+//! | go on for ever | [`Ctx::repeat`], [`Ctx::continue_as_new`] | |
+//! | undo what was done | [`Step::rollback`], [`Ctx::compensate`] | |
+//! | have others do a part | [`Ctx::child`], [`Ctx::send`] | |
+//! | tell whoever waits | [`Ctx::publish`], [`Ctx::wait_event`] | [`Runtime::publish`] |
+//! | change under what runs | [`Ctx::patched`], [`Ctx::version`], [`Ctx::removed`] | |
+//! | find and operate | | [`Runtime::list`], [`Runtime::instance`], [`Runtime::batch`] |
+//!
+//! # What is promised
+//!
+//! What a caller was told and what code has seen is on disk. The result of a step is decided once; its effect happens at
+//! least once, with the same [key](Attempt::idempotency_key) for every attempt. Code that does not fit a history has no
+//! effect: the instance is stuck, with a report, until code comes that fits. Not promised: anything about a disk that
+//! lies, and anything about several machines, which can't share a store yet.
+//!
+//! # Features
+//!
+//! | feature | | gives |
+//! |---|---|---|
+//! | `fjall` | default | the engine behind a plain path (`./data`) |
+//! | `sled` | default | the engine behind `sled:./data` |
+//! | `cli` | default | the `everstep` program; a library does without |
+//! | `testing` | | the kit: workflows in virtual time, with crashes, in a plain `#[test]`; for `dev-dependencies` |
+//!
+//! `memory:` is always there, for tests and trials. Unix only: a store locks its directory and syncs it the way Unix does.
+//!
+//! # Where to read on
+//!
+//! In the repository: the numbered programs of `examples/`, `docs/GUIDE.md` from the first workflow to production,
+//! `docs/TESTING.md`, `docs/GUARANTEES.md`, a page for every error code in `docs/errors/`. Whoever changes the crate itself
+//! begins with `docs/ARCHITECTURE.md`, the map of its rooms.
 #![forbid(unsafe_code)]
 // A library does not talk past its caller. Programs, examples and tests may print.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -84,7 +121,7 @@ mod doctested {
 }
 
 pub use actor::Recovery;
-pub use config::{Bounds, Config, InvalidConfig, Outcome};
+pub use config::{Bounds, Config, InvalidConfig, Keep, Outcome};
 pub use duration::{IntoDuration, InvalidDuration};
 #[doc(hidden)]
 pub use engine::Decoder as __Decoder;
@@ -107,15 +144,16 @@ pub use everstep_macros::workflow;
 pub use handle::{
     AnyHandle, Asking, Batch, BatchCount, BatchFailure, BatchHandle, BatchProgress, BatchStart, Change, Crowded,
     Current, DeadLetters, Debounce, Debounced, Debouncing, Description, Effect, Error, Event, Existing, Handle,
-    Happened, Held, History, HistoryEntry, Item, Letter, Letters, LettersAfter, List, ListPage, Listed, Operated,
-    Publishing, Schedule, ScheduleDescription, ScheduleHandle, Scheduled, Schedules, SchedulesPage, Scheduling,
-    SendNamed, Sending, Sent, Start, StartNamed, Started, StartedChild, StartedNamed, Stream, Triggered, Waiting,
-    Watch, WatchOne, Watched, WorkflowExt,
+    Happened, Held, History, HistoryEntry, Item, Letter, Letters, List, ListPage, Listed, Operated, Publishing,
+    Schedule, ScheduleDescription, ScheduleHandle, Scheduled, Schedules, SchedulesPage, Scheduling, SendNamed, Sending,
+    Sent, Start, StartNamed, Started, StartedChild, StartedNamed, Stream, Triggered, Waiting, Watch, WatchOne, Watched,
+    WorkflowExt,
 };
 pub use ids::{InstanceId, InvalidId, MessageId, Shard};
 #[cfg(feature = "testing")]
 pub use runtime::Simulated;
 pub use runtime::{Builder, Runtime, RuntimeStats};
 pub use scheduler::QueueStats;
-pub use storage::record::{ClosePolicy, Priority};
+pub use storage::Health;
+pub use storage::record::{ClosePolicy, Failure, FailureKind, Priority, Status};
 pub use timing::{Cron, Every, InvalidTiming, Once, Timing};

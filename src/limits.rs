@@ -33,6 +33,10 @@ pub const COMMIT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// that is longer than two groups only adds latency.
 pub const COMMIT_QUEUE_MAX: usize = 8 * 1024;
 
+/// Bytes of the commits that may wait for the committer. Past this callers wait, or get `ES0213`, as for the number of
+/// them: a commit may be megabytes, and so many would fill the memory.
+pub const COMMIT_QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Commits in one group. More than this in one batch gains nothing measurable and delays the first.
 pub const GROUP_COMMITS_MAX: usize = 4 * 1024;
 
@@ -41,6 +45,9 @@ pub const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Rows that one page of a scan holds at most.
 pub const PAGE_ROWS_MAX: usize = 1024;
+
+/// Bytes of all rows that one page of a scan holds, and of one row more: a page of the largest rows would be gigabytes.
+pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Shards of one store. An embedded store gains nothing from more than a few; a cluster fixes the number when the
 /// store is made.
@@ -60,6 +67,18 @@ pub const ARRIVAL_EPOCH_MAX: u64 = 1 << 48;
 /// sleeping instances does not show in memory.
 pub const ALARM_WINDOW_MAX: usize = 1024;
 
+/// The least alarms of one shard that it keeps in memory, however many shards there are.
+pub const ALARM_WINDOW_MIN: usize = 16;
+
+/// Alarms that ring before somebody else has a turn.
+pub const ALARMS_AT_ONCE_MAX: usize = 64;
+
+/// How long the alarms of a shard are left alone that could not be read.
+pub const ALARMS_BACKOFF: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The longest wait for a time of the wall clock: one that was set forward is noticed after this long at the latest.
+pub const CLOCK_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Messages whose instances have not said that they saw them, that the committer remembers. Past this it forgets, and
 /// some instances are activated once too often at the next start.
 pub const UNSEEN_DELIVERIES_MAX: usize = 64 * 1024;
@@ -77,6 +96,17 @@ pub const RESIDENTS_MAX: usize = 1_000_000;
 /// Threads that run user code (`ES0105`). More than cores only help code that blocks where it should not.
 pub const WORKERS_MAX: usize = 1024;
 
+/// Threads for steps that block, however many attempts may run at once. Each takes memory of its own; whoever waits for
+/// one has not begun.
+pub const BLOCKING_THREADS_MAX: usize = 4 * 1024;
+
+/// How often, and how long each time, a runtime waits for one of the same process to let go of the store: that one was
+/// stopped a moment ago, and the last of its tasks is about to end.
+pub const STORE_WAITS: (u32, std::time::Duration) = (100, std::time::Duration::from_millis(10));
+
+/// How long a suspect runs alone. What kills a process does it soon; the others can't wait for as long as a step takes.
+pub const PROBATION_TIME: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// Instances that are charged at once for the death of the process before: enough for their commits to share a sync.
 pub const CHARGES_MAX: usize = 256;
 
@@ -88,12 +118,50 @@ pub const DEATHS_BEFORE_PROBATION: u32 = 2;
 /// of the runtime or of a destructor; what code and steps return or panic with is handled elsewhere.
 pub const PUMP_FAILURES_MAX: u32 = 5;
 
+/// How long an instance that broke down waits before it is activated again: at first, and at most.
+pub const RESTART_BACKOFF: (std::time::Duration, std::time::Duration) = (
+    std::time::Duration::from_millis(100),
+    std::time::Duration::from_secs(60),
+);
+
+/// Between two such activations, whoever they are for: a storm of failures does not become a storm of restarts.
+pub const RESTARTS_APART: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// Breakdowns of one workflow, or for want of a store, within [`BREAKER_WINDOW`], before the next ones are held back. A
+/// single instance is put aside long before it has so many.
+pub const BREAKER_BREAKDOWNS_MAX: u32 = 100;
+
+/// The time in which so many breakdowns are one too many.
+pub const BREAKER_WINDOW: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Breakdowns, after having been held back, that are enough to be held back again.
+pub const BREAKER_TRIES: u32 = 10;
+
+/// How long the next ones are held back: at first, and at most.
+pub const BREAKER_BACKOFF: (std::time::Duration, std::time::Duration) =
+    (std::time::Duration::from_secs(1), std::time::Duration::from_secs(60));
+
+/// How long a service of the runtime that panicked waits before it begins again.
+pub const SERVICE_BACKOFF: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Between two sweeps of what has been kept for long enough.
+pub const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// How long it is remembered that an instance was deleted: long enough for whoever still holds its id to hear so, and
 /// not for ever, since ids never end.
 pub const TOMBSTONE_KEPT: std::time::Duration = std::time::Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Ids that wait to be activated. More stay in the store, as rows, until there is room again.
 pub const WAKE_QUEUE_MAX: usize = 2 * 1024;
+
+/// The least room that a lane of those ids has, however many lanes there are.
+pub const LANE_ROOM_MIN: usize = 16;
+
+/// How long to wait before reading again who has to run, when that could not be read: at first, and at most.
+pub const FEED_BACKOFF: (std::time::Duration, std::time::Duration) = (
+    std::time::Duration::from_millis(100),
+    std::time::Duration::from_secs(30),
+);
 
 /// Instances with one key that may run at once (`ES0431`). Whoever leaves reads the places of all that run, so for more
 /// than this the limit of a workflow or of a queue is the better one.
@@ -142,8 +210,32 @@ pub const CLOSED_AT_ONCE_MAX: usize = 2 * 1024;
 /// Senders whose outboxes the courier empties at once: enough for their commits to share a sync.
 pub const COURIER_SENDERS_MAX: usize = 64;
 
+/// Children that the courier ends at once: enough for their commits to share a sync. One that runs and never awaits keeps a
+/// place for as long, and nothing else that is carried.
+pub const COURIER_ENDINGS_MAX: usize = 1024;
+
+/// Senders that the courier remembers it could not carry everything for. Past this it forgets, and tries theirs again
+/// whenever anybody has something to carry.
+pub const COURIER_HELD_MAX: usize = 4 * 1024;
+
+/// Targets that the courier remembers of one sender that could not be delivered to. Past this everything of it waits.
+pub const COURIER_HELD_TARGETS_MAX: usize = 1024;
+
+/// Rows that can't be read, that the courier tells of by name. A store with more has one cause, and `verify` lists them.
+pub const COURIER_UNREADABLE_MAX: usize = 1024;
+
+/// How long the courier waits before it tries again for the first time.
+pub const COURIER_BACKOFF_MIN: std::time::Duration = std::time::Duration::from_millis(50);
+
 /// How long the courier waits at most before it tries again what could not be delivered for now.
 pub const COURIER_BACKOFF_MAX: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// What the code comes to by itself (what it says, loops, compensations) and that has gathered for one commit: with more,
+/// nothing is delivered to it before that is stored. What it may do at one place comes on top.
+pub const GATHERED_BYTES_MAX: usize = COMMIT_BYTES_MAX / 8;
+
+/// Events that an instance may wait for at a time. When it drops all of these waits at once, one commit tells their topics.
+pub const EVENT_WAITS_MAX: usize = 4 * 1024;
 
 /// Bytes of one thing that the code says to the outside: an item, a published value, an answer (`ES0107`). What is
 /// larger belongs where files are kept; say where it is.
@@ -174,6 +266,10 @@ pub const NAMES_MAX: usize = 1_000_000;
 /// Bytes of new names, and of the rows of what is begun, that the code may ask for between two commits (`ES0305`): half of
 /// a commit, so that what else belongs to the same decision fits as well.
 pub const ASKED_BYTES_MAX: usize = COMMIT_BYTES_MAX / 2;
+
+/// How often in a row a function that waits for none of its operations is polled again, because it may have yielded to the
+/// executor. One that is still not ready then waits for something else, which is a misuse.
+pub const YIELDS_MAX: usize = 1000;
 
 /// Emitted items that are kept of an instance; older ones go. Who follows an instance is seldom this far behind, and a
 /// loop that emits for ever stays flat on disk.
@@ -229,8 +325,19 @@ pub const TEST_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10
 /// Bytes of the text of a failure that are kept.
 pub const FAILURE_TEXT_BYTES_MAX: usize = 4 * 1024;
 
-/// Causes of a failure, and branches that failed, that are kept with their text.
+/// Causes of a failure that are kept.
 pub const FAILURE_PARTS_MAX: usize = 32;
+
+/// Bytes of a failure that are kept, with its causes and the branches that it is made of: a few hundred branches that
+/// failed alike. The attempts at a step are one value, and each may have failed like this.
+pub const FAILURE_BYTES_MAX: usize = 64 * 1024;
+
+/// Names of steps that were made and never awaited that one run tells the log of. A loop may make any number of them, and
+/// they have one cause.
+pub const UNAWAITED_TOLD_MAX: usize = 32;
+
+/// Failures inside each other that are read. What is kept has fewer; a file that has more was made to overflow the stack.
+pub const FAILURE_DEPTH_MAX: usize = 256;
 
 /// How often at most the progress that heartbeats tell is stored.
 pub const PROGRESS_EVERY: std::time::Duration = std::time::Duration::from_secs(1);

@@ -39,6 +39,9 @@ impl TooDeep {
 /// many times a step, and most are of one segment: those cost no allocation, and no way to another place in memory.
 const SEGMENTS_INLINE: usize = 1;
 
+/// The iteration that no loop comes to: what the runtime itself records has it.
+const RESERVED: u64 = i64::MAX as u64;
+
 /// The path of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Location(SmallVec<[Segment; SEGMENTS_INLINE]>);
@@ -69,6 +72,78 @@ impl Location {
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
+
+    /// The place of something that the runtime itself records once in a run, under a name of the registry. No operation of
+    /// the code comes there.
+    pub(crate) fn reserved(name: u32) -> Self {
+        let number = RESERVED;
+        Self(SmallVec::from_elem(Segment::Iteration { name, number }, 1))
+    }
+
+    /// The location as people read it, with the names of its instance: `payment/retry~3/charge`.
+    ///
+    /// Names are free text. What separates them is marked where it stands inside of one, so that no two places have the
+    /// same path: a step `a/b` is `a\/b`, and a step `retry~3` is `retry\~3`. What the runtime itself has recorded
+    /// begins with a `~`, as in `~cancel`.
+    ///
+    /// ```
+    /// use everstep::location::{Location, Segment};
+    ///
+    /// let names = ["payment".to_owned(), "a/b".to_owned()];
+    /// let payment = Location::root().child(Segment::Iteration { name: 0, number: 3 })?;
+    /// assert_eq!(payment.child(Segment::Name(1))?.path(&names), "payment~3/a\\/b");
+    /// # Ok::<(), everstep::location::TooDeep>(())
+    /// ```
+    pub fn path(&self, names: &[String]) -> String {
+        let mut path = String::new();
+        for segment in &self.0 {
+            if !path.is_empty() {
+                path.push('/');
+            }
+            segment.push(names, &mut path);
+        }
+        path
+    }
+
+    /// The parts of the [path](Location::path), outermost first.
+    pub fn path_parts(&self, names: &[String]) -> Vec<String> {
+        let part = |segment: &Segment| {
+            let mut part = String::new();
+            segment.push(names, &mut part);
+            part
+        };
+        self.0.iter().map(part).collect()
+    }
+}
+
+impl Segment {
+    fn push(&self, names: &[String], path: &mut String) {
+        match *self {
+            Self::Name(name) => push_name(names, name, path),
+            Self::Iteration { name, number: RESERVED } => {
+                path.push('~');
+                push_name(names, name, path);
+            }
+            Self::Iteration { name, number } => {
+                push_name(names, name, path);
+                path.push('~');
+                path.push_str(&number.to_string());
+            }
+        }
+    }
+}
+
+fn push_name(names: &[String], index: u32, path: &mut String) {
+    let name = names.get(index as usize).map_or("?", String::as_str);
+    for part in name.split_inclusive(['/', '~', '\\']) {
+        match part.as_bytes().last() {
+            Some(b'/' | b'~' | b'\\') => {
+                let (before, mark) = part.split_at(part.len() - 1);
+                path.extend([before, "\\", mark]);
+            }
+            _ => path.push_str(part),
+        }
+    }
 }
 
 impl TryFrom<Vec<Segment>> for Location {
@@ -94,5 +169,31 @@ mod tests {
             location = location.child(Segment::Name(0)).unwrap();
         }
         assert_eq!(location.child(Segment::Name(0)), Err(TooDeep));
+    }
+
+    /// BEHAVIOUR 52: whatever names are made of, different places have different paths.
+    #[test]
+    fn no_two_places_have_the_same_path() {
+        let texts = [
+            "a", "b", "a/b", "a~1", "~1", "a\\", "\\/b", "a/", "/", "a\\/b", "1", "é/~", "cancel", "~cancel", "~",
+        ];
+        let names: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
+        let indices = (0..).take(names.len());
+        let segments: Vec<_> = indices
+            .clone()
+            .flat_map(|name| [Segment::Name(name), Segment::Iteration { name, number: 1 }])
+            .collect();
+        let mut places: Vec<_> = indices.map(Location::reserved).collect();
+        for first in &segments {
+            let one = Location::root().child(*first).unwrap();
+            places.extend(segments.iter().map(|second| one.child(*second).unwrap()));
+            places.push(one);
+        }
+        let mut seen = std::collections::HashMap::new();
+        for at in places {
+            let path = at.path(&names);
+            assert_eq!(at.path_parts(&names).join("/"), path);
+            assert_eq!(seen.insert(path.clone(), at.clone()), None, "`{path}` is also {at:?}");
+        }
     }
 }

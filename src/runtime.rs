@@ -1,6 +1,6 @@
 //! The composition root: puts the rooms together, starts and stops them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -8,29 +8,25 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 use tokio::task::AbortHandle;
 
-use crate::actor::{self, Courier, Leave, Observers, Recovery, Shared, Woken};
-use crate::chance::{Chance, SystemChance};
-use crate::clock::{Clock, Stopwatch, SystemClock};
-use crate::config::{Config, InvalidConfig};
-use crate::engine::debounce::Debounce;
-use crate::engine::schedule::Schedule;
-use crate::engine::topic::Topic;
-use crate::engine::{
-    Activity, Definition, Incident, IntoActivity, IntoWorkflow, Lifecycle, Message, Untyped, Workflow,
-};
+use crate::actor::{self, Courier, Leave, Recovery, Shared};
+use crate::clock::Stopwatch;
+use crate::engine::{IntoWorkflow, Message, Untyped, Workflow};
 use crate::handle::{
-    self, AnyHandle, Batch, BatchHandle, DeadLetters, Error, Handle, List, Publishing, Result, Sent, Start, StartNamed,
-    Watch,
+    self, AnyHandle, Batch, BatchHandle, DeadLetters, Handle, List, Publishing, Result, Sent, Start, StartNamed, Watch,
 };
 use crate::ids::InstanceId;
-use crate::scheduler::{self, Alarms};
+use crate::scheduler;
 use crate::spawn;
-use crate::storage::{self, OpenOptions, Store};
 
+mod builder;
 mod schedules;
 #[cfg(feature = "testing")]
 mod simulated;
 mod stats;
+mod store;
+
+pub use builder::Builder;
+use builder::Threads;
 #[cfg(feature = "testing")]
 pub use simulated::Simulated;
 pub use stats::RuntimeStats;
@@ -43,243 +39,13 @@ pub struct Runtime {
     recovery: Recovery,
     /// When the last snapshot of it was made, and how many commits there were.
     snapshot: Mutex<Option<(Stopwatch, u64)>>,
-    /// What admits, feeds and sweeps; ended with the runtime.
+    /// What rings, admits, feeds and sweeps; ended with the runtime.
     tasks: Vec<AbortHandle>,
-    /// The threads of user code. A simulation has none: there everything runs in the caller's thread.
-    _workers: Workers,
+    /// The threads of user code, and that of the services. A simulation has none: there everything runs in the caller's
+    /// thread.
+    _threads: [Threads; 2],
     /// The watchdog ends when this is dropped.
     _watchdog: Option<mpsc::Sender<()>>,
-}
-
-/// Gathers what a runtime needs before it opens.
-#[derive(Clone, Default)]
-pub struct Builder {
-    definitions: HashMap<&'static str, Definition>,
-    activities: BTreeSet<&'static str>,
-    observers: Observers,
-    config: Config,
-}
-
-impl Builder {
-    /// Adds a workflow that this process can run.
-    #[must_use]
-    pub fn workflow<As, W: IntoWorkflow<As>>(mut self, _workflow: W) -> Self {
-        let definition = Definition::of::<W::Workflow>();
-        self.definitions.insert(definition.name, definition);
-        self
-    }
-
-    /// Adds an activity that workflows of this process run. Those that are not added run as well; what is added can be
-    /// asked for with [`Runtime::activities`].
-    #[must_use]
-    pub fn activity<As, A: IntoActivity<As>>(mut self, _activity: A) -> Self {
-        self.activities.insert(A::Activity::NAME);
-        self
-    }
-
-    /// Has this called for each failure: of an attempt that is made again, of a step for good, of a workflow. Once for
-    /// each, when it is durable, and not again in replay. It is called in the task of the instance and must not block.
-    /// Several observers are called in the order in which they were added.
-    ///
-    /// ```
-    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
-    /// # use std::sync::{Arc, Mutex};
-    /// #[workflow]
-    /// async fn payment(ctx: Ctx<Payment>) -> Result<u32> {
-    ///     let charge = || async { Err::<u32, _>(std::io::Error::other("no money")) };
-    ///     ok(ctx.step("charge", charge).retries(0).await?)
-    /// }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let heard = Arc::new(Mutex::new(Vec::new()));
-    /// let hearing = Arc::clone(&heard);
-    /// let runtime = Runtime::builder()
-    ///     .workflow(payment)
-    ///     .on_error(move |incident| hearing.lock().unwrap().push(incident.consequence))
-    ///     .open("memory:")
-    ///     .await?;
-    /// runtime.start(payment, ()).await?.result().await.unwrap_err();
-    /// assert_eq!(heard.lock().unwrap().len(), 2, "of the step, and of the workflow");
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn on_error(mut self, observer: impl Fn(&Incident) + Send + Sync + 'static) -> Self {
-        self.observers.add(Arc::new(observer));
-        self
-    }
-
-    /// Has this called when an instance starts, ends, or is put aside. Once for each, when it is durable, and not again in
-    /// replay. It is called in the task that made it durable and must not block.
-    ///
-    /// ```
-    /// # use everstep::{Ctx, Moment, Result, Runtime, ok, workflow};
-    /// # use everstep::storage::record::Status;
-    /// # use std::sync::{Arc, Mutex};
-    /// # #[workflow] async fn payment(ctx: Ctx<Payment>) -> Result<u32> { ok(7) }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let heard = Arc::new(Mutex::new(Vec::new()));
-    /// let hearing = Arc::clone(&heard);
-    /// let runtime = Runtime::builder()
-    ///     .workflow(payment)
-    ///     .on_lifecycle(move |lifecycle| hearing.lock().unwrap().push(lifecycle.moment))
-    ///     .open("memory:")
-    ///     .await?;
-    /// runtime.start(payment, ()).await?.result().await?;
-    /// # runtime.stop().await;
-    /// assert_eq!(*heard.lock().unwrap(), [Moment::Started, Moment::Ended(Status::Completed)]);
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn on_lifecycle(mut self, observer: impl Fn(&Lifecycle) + Send + Sync + 'static) -> Self {
-        self.observers.add_lifecycle(Arc::new(observer));
-        self
-    }
-
-    /// Sets every knob that has another value than its default.
-    #[must_use]
-    pub fn config(mut self, config: Config) -> Self {
-        self.config = config;
-        self
-    }
-
-    /// Opens the store and carries on with every instance that has something to do.
-    pub async fn open(self, url: &str) -> Result<Runtime> {
-        self.check()?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let options = OpenOptions::new()
-            .clock(Arc::clone(&clock))
-            .shards(self.config.shards)
-            .inbox_max(self.config.inbox_max);
-        let store = open_store(&options, url, &*clock).await?;
-        let every = self.config.poll_warn;
-        let workers = spawn::workers(self.config.workers.unwrap_or_else(spawn::cores));
-        let workers = workers.map_err(|error| Error::Start(error.to_string()))?;
-        let user_code = workers.handle().clone();
-        // Held from here on by somebody who may drop it: a runtime must not wait for its threads inside another one.
-        let workers = Workers(Some(workers));
-        let mut runtime = self.assemble(store, user_code, clock, Arc::new(SystemChance)).await?;
-        runtime._workers = workers;
-        let (alive, stop) = mpsc::channel();
-        let shared = Arc::downgrade(&runtime.shared);
-        let watching = spawn::thread("everstep-watchdog", move || actor::watch(&shared, every, &stop));
-        watching.map_err(|error| Error::Start(error.to_string()))?;
-        runtime._watchdog = Some(alive);
-        Ok(runtime)
-    }
-
-    /// Says everything that is wrong with the configuration, and with what workflows change of it.
-    fn check(&self) -> Result<()> {
-        let mut problems = self
-            .config
-            .check()
-            .err()
-            .map_or_else(Vec::new, |InvalidConfig(problems)| problems);
-        for definition in self.definitions.values() {
-            let of = format!(" of `{}`", definition.name);
-            definition.bounds(self.config.bounds).check(&of, &mut |holds, problem| {
-                // What is wrong for all has been said.
-                if !holds && !problems.contains(&problem.replace(&of, "")) {
-                    problems.push(problem);
-                }
-            });
-        }
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            problems.sort();
-            Err(InvalidConfig(problems).into())
-        }
-    }
-
-    /// Puts the rooms together around an open store.
-    async fn assemble(
-        mut self,
-        store: Store,
-        user_code: tokio::runtime::Handle,
-        clock: Arc<dyn Clock>,
-        chance: Arc<dyn Chance>,
-    ) -> Result<Runtime> {
-        self.check()?;
-        let (batch, runtime) = handle::batch_definition();
-        let built_in = [
-            Definition::of::<Topic>(),
-            Definition::of::<Schedule>(),
-            Definition::of::<Debounce>(),
-            batch,
-        ];
-        for built_in in built_in {
-            self.definitions.insert(built_in.name, built_in);
-        }
-        let (flight, flown) = store.flight()?;
-        let shared = Shared::new(
-            store,
-            flight,
-            user_code,
-            (clock, chance),
-            self.config,
-            self.definitions,
-            self.observers,
-        );
-        runtime
-            .set(Arc::downgrade(&shared))
-            .expect("the runtime is put together once");
-        let recovery = actor::recover(&shared, flown).await?;
-        let mut runtime = Runtime {
-            shared,
-            activities: self.activities,
-            recovery,
-            snapshot: Mutex::new(None),
-            tasks: Vec::new(),
-            _workers: Workers::default(),
-            _watchdog: None,
-        };
-        runtime.start_alarms().await?;
-        let weak = Arc::downgrade(&runtime.shared);
-        let admit = actor::admit(weak.clone(), Arc::clone(&runtime.shared.admission));
-        runtime.tasks.push(spawn::task(admit).abort_handle());
-        runtime
-            .tasks
-            .push(spawn::task(actor::feed(weak, Arc::clone(&runtime.shared.admission))).abort_handle());
-        let retention = runtime.shared.config.retention.clone();
-        if !retention.keeps_everything() {
-            let (store, clock) = (runtime.shared.store.clone(), Arc::clone(&runtime.shared.clock));
-            let sweep = scheduler::sweep(store, clock, retention);
-            runtime.tasks.push(spawn::task(sweep).abort_handle());
-        }
-        runtime.start_courier();
-        Ok(runtime)
-    }
-}
-
-/// Opens the store. A runtime of this process that was stopped a moment ago lets go of it when the last of its tasks
-/// is gone, which is worth waiting for; another process is not.
-async fn open_store(options: &OpenOptions, url: &str, clock: &dyn Clock) -> Result<Store> {
-    const WAITS: u64 = 100;
-    const WAIT_MS: u64 = 10;
-    let mut waits = 0;
-    loop {
-        let (options, url) = (options.clone(), url.to_owned());
-        let opened = spawn::blocking(move || options.open(&url)).await;
-        match opened.map_err(|error| Error::Start(error.to_string()))? {
-            Err(storage::Error::Locked { pid: Some(pid), .. }) if pid == std::process::id() && waits < WAITS => {
-                waits += 1;
-                clock.wait_until(clock.now_ms() + WAIT_MS).await;
-            }
-            opened => return Ok(opened?),
-        }
-    }
-}
-
-impl std::fmt::Debug for Builder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder")
-            .field("workflows", &self.definitions.keys())
-            .field("activities", &self.activities)
-            .field("observers", &self.observers)
-            .field("config", &self.config)
-            .finish()
-    }
 }
 
 impl Runtime {
@@ -353,16 +119,58 @@ impl Runtime {
     }
 
     /// The handle of an instance that was started before.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// # #[workflow] async fn payment(_ctx: Ctx<Payment>, amount: u32) -> Result<u32> { ok(amount) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # runtime.start(payment, 20).id("order-123").await?;
+    /// let payment = runtime.handle(payment, "order-123")?;
+    /// assert_eq!(payment.result().await?, 20);
+    /// # Ok(()) }
+    /// ```
     pub fn handle<As, W: IntoWorkflow<As>>(&self, _workflow: W, id: &str) -> Result<Handle<W::Workflow>> {
         Handle::of(&self.shared, id)
     }
 
     /// An instance that was started before, whatever its workflow is.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// # #[workflow] async fn payment(_ctx: Ctx<Payment>, amount: u32) -> Result<u32> { ok(amount) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # runtime.start(payment, 20).id("order-123").await?.result().await?;
+    /// let instance = runtime.instance("order-123")?;
+    /// println!("{} is {}", instance.id(), instance.status().await?.status);
+    /// # Ok(()) }
+    /// ```
     pub fn instance(&self, id: &str) -> Result<AnyHandle> {
         Ok(AnyHandle::new(Arc::clone(&self.shared), InstanceId::new(id)?))
     }
 
     /// Lists instances; await what this gives, after saying which.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// # #[workflow] async fn payment(ctx: Ctx<Payment>, amount: u32) -> Result<u32> {
+    /// #     ctx.set("paid", amount)?;
+    /// #     ctx.emit("paid")?;
+    /// #     ctx.sleep("cooling off", "1d").await?;
+    /// #     ok(amount)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # let payment = runtime.start(payment, 20).id("order-123").await?;
+    /// # payment.reached(|status| status == Status::Sleeping).await?;
+    /// let page = runtime.list().workflow("payment").status(Status::Sleeping).await?;
+    /// assert_eq!(page.rows[0].id, "order-123");
+    /// # Ok(()) }
+    /// ```
     pub fn list(&self) -> List {
         List::new(Arc::clone(&self.shared))
     }
@@ -379,18 +187,68 @@ impl Runtime {
     }
 
     /// The changes of all instances that run in this process, from now on.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// # #[workflow] async fn payment(_ctx: Ctx<Payment>, amount: u32) -> Result<u32> { ok(amount) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// let mut changes = runtime.watch();
+    /// runtime.start(payment, 20).id("order-123").await?;
+    /// let change = changes.next().await?;
+    /// assert!(change.is_some());
+    /// # Ok(()) }
+    /// ```
     pub fn watch(&self) -> Watch {
         Watch::new(Arc::clone(&self.shared))
     }
 
     /// Keeps a promise: the instance that waits for it goes on with this value. The first decision holds; a later one is
     /// a [duplicate](Sent::Duplicate). If the instance has given the promise up before, the answer is
-    /// [an error](Error::TooLate), and if the answer is none, the instance does not give it up.
+    /// [an error](crate::Error::TooLate), and if the answer is none, the instance does not give it up.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, Sent, ok, workflow};
+    /// # #[workflow] async fn signature(ctx: Ctx<Signature>) -> Result<bool> {
+    /// #     let signed = ctx.promise::<bool>("signed")?;
+    /// #     ctx.set("token", signed.token())?;
+    /// #     ok(signed.await?)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(signature).open("memory:").await?;
+    /// # let asked = runtime.start(signature, ()).id("contract-1").await?;
+    /// # asked.reached(|status| status == everstep::Status::Waiting).await?;
+    /// # let token: String = asked.query("token").await?.ok_or("it was published")?;
+    /// // `token` came back from the person who was sent it.
+    /// assert_eq!(runtime.resolve(&token, &true).await?, Sent::Accepted);
+    /// assert!(asked.result().await?);
+    /// # Ok(()) }
+    /// ```
     pub async fn resolve<T: Serialize>(&self, token: impl ToString, value: &T) -> Result<Sent> {
         handle::resolve(&self.shared, &token.to_string(), value).await
     }
 
     /// Breaks a promise: the instance that waits for it goes on with an error.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// # #[workflow] async fn signature(ctx: Ctx<Signature>) -> Result<bool> {
+    /// #     let signed = ctx.promise::<bool>("signed")?;
+    /// #     ctx.set("token", signed.token())?;
+    /// #     ok(signed.await?)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(signature).open("memory:").await?;
+    /// # let asked = runtime.start(signature, ()).id("contract-1").await?;
+    /// # asked.reached(|status| status == everstep::Status::Waiting).await?;
+    /// # let token: String = asked.query("token").await?.ok_or("it was published")?;
+    /// runtime.reject(&token, "nobody answered").await?;
+    /// assert!(asked.result().await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub async fn reject(&self, token: impl ToString, reason: &str) -> Result<Sent> {
         handle::reject(&self.shared, &token.to_string(), reason).await
     }
@@ -408,13 +266,37 @@ impl Runtime {
     /// to end, and what they come to is committed. What is not done by then is done after the next start. A second call
     /// waits for nothing.
     ///
+    /// From then on handles can look (status, history, listings) and nothing else: whoever waits for something through
+    /// one is told [`Error::Stopped`](crate::Error::Stopped), and so is whoever starts, sends or changes something. Streams of changes end. What
+    /// was accepted before is gone on with when the store is next opened.
+    ///
+    /// The store stays locked until the runtime and all its handles, streams and pending calls are dropped: whoever opens
+    /// it again in the same process drops them first.
+    ///
     /// Dropping the runtime instead loses nothing either, but running attempts are cancelled at once.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// # #[workflow] async fn payment(ctx: Ctx<Payment>, amount: u32) -> Result<u32> {
+    /// #     ctx.set("paid", amount)?;
+    /// #     ctx.emit("paid")?;
+    /// #     ctx.sleep("cooling off", "1d").await?;
+    /// #     ok(amount)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # let payment = runtime.start(payment, 20).id("order-123").await?;
+    /// # payment.reached(|status| status == Status::Sleeping).await?;
+    /// runtime.stop().await;
+    /// // What waits is told so; the instance carries on when the store is next opened.
+    /// assert!(payment.result().await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub async fn stop(&self) {
         let again = self.shared.stopping.swap(true, Ordering::AcqRel);
         self.shared.admission.close();
-        if let Some(alarms) = self.shared.alarms.get() {
-            alarms.stop().await;
-        }
+        self.tasks.iter().for_each(AbortHandle::abort);
         if let Some(courier) = self.shared.courier.get() {
             courier.stop();
         }
@@ -430,37 +312,43 @@ impl Runtime {
             }
         }
         directory.stop_all();
-        self.shared.flight.clear();
+        self.shared.close_flight();
+        self.shared.end();
     }
 
-    fn start_courier(&self) {
-        let courier = Courier::start(&self.shared);
-        self.shared.courier.set(courier).expect("the courier is started once");
-    }
-
-    async fn start_alarms(&self) -> Result<()> {
-        let directory = Arc::downgrade(&self.shared);
-        let wake = Arc::new(move |instance: &InstanceId| {
-            directory
-                .upgrade()
-                .is_none_or(|shared| shared.directory.try_wake(instance) == Woken::Told)
-        });
-        let (store, clock) = (self.shared.store.clone(), Arc::clone(&self.shared.clock));
-        let started = Alarms::start(store, clock, wake, Arc::clone(&self.shared.admission)).await;
-        let alarms = started.map_err(|error| Error::Start(error.to_string()))?;
-        self.shared.alarms.set(alarms).expect("the alarms are started once");
-        Ok(())
-    }
-}
-
-/// The threads of user code. They are told to end and not waited for: some of it may never end.
-#[derive(Debug, Default)]
-struct Workers(Option<tokio::runtime::Runtime>);
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        if let Some(workers) = self.0.take() {
-            workers.shutdown_background();
+    /// Starts what admits, feeds, rings, sweeps and carries.
+    fn start_services(&mut self, system: &tokio::runtime::Handle) {
+        let _here = system.enter();
+        let shared = Arc::clone(&self.shared);
+        let mut start = |task: tokio::task::JoinHandle<()>| self.tasks.push(task.abort_handle());
+        let (weak, admission, idle) = (
+            Arc::downgrade(&shared),
+            Arc::clone(&shared.admission),
+            Arc::clone(&shared.idle),
+        );
+        start(spawn::service("admission", move || {
+            // Whoever was about to be let in when it panicked has a row in the store.
+            admission.turn_all_away();
+            actor::admit(weak.clone(), Arc::clone(&admission), Arc::clone(&idle))
+        }));
+        let (weak, admission) = (Arc::downgrade(&shared), Arc::clone(&shared.admission));
+        start(spawn::service("feed", move || {
+            actor::feed(weak.clone(), Arc::clone(&admission))
+        }));
+        let weak = Arc::downgrade(&shared);
+        start(spawn::service("alarms", move || actor::ring(weak.clone())));
+        if !shared.config.retention.keeps_everything() {
+            let (store, clock) = (shared.store.clone(), Arc::clone(&shared.clock));
+            let retention = shared.config.retention.clone();
+            start(spawn::service("retention", move || {
+                scheduler::sweep(store.clone(), Arc::clone(&clock), retention.clone())
+            }));
+        }
+        let courier = Courier::start(&shared);
+        shared.courier.set(courier).expect("the courier is started once");
+        // What it woke before it was known here may have put something into an outbox.
+        if let Some(courier) = shared.courier.get() {
+            courier.nudge();
         }
     }
 }
@@ -473,10 +361,8 @@ impl Drop for Runtime {
         if let Some(courier) = self.shared.courier.get() {
             courier.stop();
         }
-        if let Some(alarms) = self.shared.alarms.get() {
-            alarms.kill();
-        }
         self.shared.directory.stop_all();
-        self.shared.flight.clear();
+        self.shared.close_flight();
+        self.shared.end();
     }
 }

@@ -39,6 +39,11 @@ pub(crate) fn group(commits: usize, waiting: usize) {
     gauge!("everstep_commits_waiting").set(number(waiting));
 }
 
+/// The store works, or acknowledges nothing any more.
+pub(crate) fn store_works(works: bool) {
+    gauge!("everstep_store_works").set(f64::from(u8::from(works)));
+}
+
 /// An alarm rang.
 pub(crate) fn alarm_rang(late: Duration) {
     histogram!("everstep_alarm_late_seconds").record(late);

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use everstep::storage::{Error, OpenOptions, Store};
+use everstep::storage::{Commit, Error, OpenOptions, Store};
 use kit::process::{child, lines, part, say};
 
 /// Commits one more revision of the only instance.
@@ -355,6 +355,10 @@ fn a_newer_store(engine: &str) {
         assert_eq!(kit::files(&path), before);
         assert_eq!(mode(&watermark), 0o640);
     }
+    // Found in review: whoever only looks wrote the lock.
+    let error = OpenOptions::new().verify(&kit::url(engine, &path)).unwrap_err();
+    assert_eq!(error.code(), "ES0206", "{error}");
+    assert_eq!(kit::files(&path), before);
 }
 
 #[test]
@@ -503,4 +507,36 @@ fn the_making_of_a_fjall_store_is_cut_short() {
 #[test]
 fn the_making_of_a_sled_store_is_cut_short() {
     cut_short("sled");
+}
+
+/// Found in review: an accepted loss of everything gave the store as many shards as the options said, and its messages
+/// began to count from the beginning.
+#[test]
+fn a_store_that_lost_everything_has_its_shards_and_counts_on() {
+    let directory = kit::scratch();
+    let path = directory.path().join("store");
+    let url = kit::url("fjall", &path);
+    let arrival = |store: &Store| {
+        let namespace = store.namespace(&kit::instance("i"));
+        let mut place = None;
+        let delivery = store.submit_delivery(namespace.shard(), |places| {
+            place = Some(places.next_place());
+            Commit::new(namespace.shard())
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(delivery).unwrap().wait().unwrap();
+        place.unwrap()
+    };
+    let mut before = None;
+    for _ in 0..3 {
+        let store = OpenOptions::new().shards(4).open(&url).unwrap();
+        before = Some(arrival(&store));
+        store.close().unwrap();
+    }
+    fs::remove_dir_all(path.join("fjall")).unwrap();
+    assert_eq!(kit::refused("fjall", &path).code(), "ES0207");
+    assert!(!path.join("fjall").exists(), "a refused open makes nothing");
+    let store = OpenOptions::new().accept_loss(true).open(&url).unwrap();
+    assert_eq!(store.shards().count(), 4);
+    assert!(Some(arrival(&store)) > before);
 }

@@ -8,8 +8,14 @@
 
 mod stores;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use everstep::Shard;
+use everstep::storage::engine::{
+    CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Snapshot,
+};
+use everstep::storage::engines::Memory;
 use everstep::storage::key::{Local, Meta};
 use everstep::storage::record::State;
 use everstep::storage::{Commit, OpenOptions};
@@ -233,4 +239,84 @@ fn messages_sent_to_a_backup_come_after_those_in_it() {
 fn a_backup_goes_to_a_directory() {
     let store = Reachable::new(1).open();
     assert_eq!(store.backup("memory:").unwrap_err().code(), "ES0201");
+}
+
+/// Found in review: shards were copied moments apart. A message on its way from one to another could be in neither
+/// copy: not yet where it goes, and no longer where it comes from.
+#[test]
+fn all_shards_are_copied_as_they_are_at_one_moment() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Arc::new(Dawdling::default());
+    let store = OpenOptions::new().shards(4).open_engine(engine.clone()).unwrap();
+    let plan = Plan::new("one");
+    plan.make(&store);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                let mut commit = Commit::new(store.shard_of(&plan.id()));
+                let state = plan.state();
+                commit.set_state(&store.namespace(&plan.id()), state.alarm_at_ms, &state);
+                store.try_submit(commit).unwrap().wait().unwrap();
+            }
+        });
+        engine.watched.store(true, Ordering::SeqCst);
+        store.backup(&url(directory.path(), "copy")).unwrap();
+        store.export(&mut Vec::new()).unwrap();
+        engine.watched.store(false, Ordering::SeqCst);
+        stop.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(
+        engine.between.load(Ordering::SeqCst),
+        0,
+        "somebody wrote between two shards"
+    );
+}
+
+/// Memory that takes its time over a snapshot of any shard but the first, and counts who writes meanwhile.
+#[derive(Default)]
+struct Dawdling {
+    memory: Memory,
+    commits: AtomicU64,
+    watched: AtomicBool,
+    between: AtomicU64,
+}
+
+impl Engine for Dawdling {
+    fn limits(&self) -> EngineLimits {
+        self.memory.limits()
+    }
+
+    fn acquire(&self, shard: Shard, owner: Owner) -> Result<Lease, CommitError> {
+        self.memory.acquire(shard, owner)
+    }
+
+    fn position(&self, lease: &Lease) -> Result<Position, CommitError> {
+        self.memory.position(lease)
+    }
+
+    fn commit(&self, group: &Group<'_>) -> Result<(), CommitError> {
+        self.memory.commit(group)?;
+        self.commits.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn get(&self, shard: Shard, key: &[u8]) -> Result<Option<Vec<u8>>, ReadError> {
+        self.memory.get(shard, key)
+    }
+
+    fn snapshot(&self, shard: Shard) -> Result<Box<dyn Snapshot>, ReadError> {
+        let commits = || self.commits.load(Ordering::SeqCst);
+        let before = commits();
+        if shard != Shard(0) && self.watched.load(Ordering::SeqCst) {
+            for _ in 0..10_000 {
+                if commits() > before {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+            self.between.fetch_add(commits() - before, Ordering::SeqCst);
+        }
+        self.memory.snapshot(shard)
+    }
 }

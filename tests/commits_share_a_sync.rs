@@ -365,7 +365,9 @@ fn a_full_queue_refuses_or_lets_wait_and_loses_nothing() {
     assert!(glance(waiting.as_mut()).is_pending());
     // One who stops waiting for a place has handed nothing over.
     let left = bench.namespace("left");
-    drop(Box::pin(bench.store.submit(mark(&left))));
+    let mut leaving = Box::pin(bench.store.submit(mark(&left)));
+    assert!(glance(leaving.as_mut()).is_pending());
+    drop(leaving);
     gate.open();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     pending.push(runtime.block_on(waiting).unwrap());

@@ -46,6 +46,20 @@ fn rows(file: &[u8]) -> Vec<&str> {
     lines[1..lines.len() - 1].to_vec()
 }
 
+/// The rows of a store, or of the one instance that a file holds, to be compared with that file: what it has no secret of
+/// has none here either.
+fn like(file: &[u8], store: &Store) -> Vec<u8> {
+    let first: serde_json::Value = serde_json::from_slice(file.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    let Some(id) = first["scope"]["instance"].as_str() else {
+        return export(store);
+    };
+    let mut again = Vec::new();
+    store
+        .export_instance(&InstanceId::new(id).unwrap(), &mut again)
+        .unwrap();
+    again
+}
+
 #[track_caller]
 fn refused(file: &[u8]) -> (u64, String) {
     let target = Reachable::new(1);
@@ -400,7 +414,10 @@ fn an_import_that_is_cut_short_does_not_pass_for_a_whole_store() {
                 }
             }
             let store = imported(&target, file).unwrap();
-            assert!(rows(&export(&store)).join("\n") == rows(file).join("\n"), "{commits}");
+            assert!(
+                rows(&like(file, &store)).join("\n") == rows(file).join("\n"),
+                "{commits}"
+            );
             let report = store.verify().unwrap();
             assert!(report.is_clean(), "{report}");
         }
@@ -568,7 +585,7 @@ fn importing_again_leaves_nothing_of_the_first_try() {
                 break;
             }
             let store = imported(&target, &shorter).unwrap();
-            assert_eq!(rows(&export(&store)), rows(&shorter), "{commits}");
+            assert_eq!(rows(&like(&shorter, &store)), rows(&shorter), "{commits}");
             let report = store.verify().unwrap();
             assert!(report.is_clean(), "{commits}: {report}");
             assert_eq!(report.instances, 1);

@@ -105,6 +105,7 @@ fn values() {
         emitted: 7,
         paused: false,
         said: 6,
+        began_at_ms: 3,
     };
     let loss = AcceptedLoss {
         at_ms: 5,

@@ -266,12 +266,12 @@ fn what_can_not_be_found_out_poisons() {
         // The first read checks the condition, the second asks for the position.
         plan.at_read(2, ReadFault::Fail(ErrorKind::BrokenPipe));
         let error = kit::commit(&store, decision(&store, 2)).unwrap_err();
-        assert_eq!(error.code(), "ES0211", "{error}");
+        assert_eq!(error.code(), "ES0218", "{error}");
         assert!(error.to_string().contains("restart to recover"), "{error}");
         let commits = plan.counts().0;
         for _ in 0..100 {
             let later = kit::commit(&store, decision(&store, 2)).unwrap_err();
-            assert_eq!(later.to_string(), error.to_string());
+            assert_eq!(later.code(), "ES0211", "nothing was tried for it: {later}");
         }
         assert_eq!(plan.counts().0, commits, "the engine was asked again");
         assert!(
@@ -322,7 +322,7 @@ fn a_commit_that_is_never_done_is_given_up() {
     for k in 1..100 {
         plan.at_commit(k, CommitFault::FailBefore);
     }
-    assert_eq!(kit::commit(&store, decision(&store, 2)).unwrap_err().code(), "ES0211");
+    assert_eq!(kit::commit(&store, decision(&store, 2)).unwrap_err().code(), "ES0218");
     drop(store);
     assert_eq!(state(&open(&memory).0).revision, 1);
 }

@@ -7,7 +7,13 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use everstep::{Ctx, Result, ok, workflow};
 use serde_json::Value;
+
+#[workflow]
+async fn tidy(_ctx: Ctx<Tidy>) -> Result<()> {
+    ok(())
+}
 
 fn everstep(arguments: &[&str]) -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_everstep"));
@@ -82,7 +88,7 @@ fn a_demo_that_is_killed_carries_on() {
     let mut first = everstep(&arguments).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(first.stdout.take().unwrap())
         .lines()
-        .map_while(Result::ok);
+        .map_while(std::io::Result::ok);
     let mut seen = Vec::new();
     for line in lines {
         let event: Value = serde_json::from_str(&line).unwrap();
@@ -144,6 +150,13 @@ fn a_store_is_listed_shown_and_told() {
     ] {
         assert!(show.contains(part), "{part}: {show}");
     }
+    // In the order of the code: names alone, or those with numbers first, would not be.
+    let at = |name: &str| show.find(name).unwrap();
+    assert!(at("✓ reserve  step") < at("✓ Approval~0"), "{show}");
+    let failed: Value = serde_json::from_str(&told(&["show", store, "order-3", "--json"])).unwrap();
+    assert!(failed["failure"]["message"].is_string() && failed["failure"]["kind"].is_string());
+    let differs = told(&["demo", "--fast", "--instances", "3", "--seed", "7", "--store", store]);
+    assert!(differs.contains("another --seed"), "{differs}");
     let shown: Value = serde_json::from_str(&told(&["show", store, "order-1", "--json"])).unwrap();
     assert_eq!(shown["status"], "completed");
     assert_eq!(shown["input"]["number"], 1);
@@ -203,6 +216,20 @@ fn what_is_wrong_is_said_with_a_code_and_what_to_do() {
         "nor does an empty directory become one"
     );
 
+    let (code, error) = refused(&["list", "memory:"]);
+    assert_eq!(code, 3, "{error}");
+    assert!(error.contains("lives in the process"), "{error}");
+
+    let file = directory.path().join("order-9.jsonl");
+    let (code, error) = refused(&["export", store, "--instance", "order-9", "--out", text(&file)]);
+    assert_eq!(code, 4, "{error}");
+    assert!(!file.exists(), "what is not there leaves no file");
+
+    let (code, error) = refused(&["list", "--json"]);
+    let error: Value = serde_json::from_str(&error).unwrap();
+    assert_eq!(code, 2);
+    assert!(error["error"]["message"].as_str().unwrap().contains("STORE"), "{error}");
+
     let (code, error) = refused(&["show", store, "order-9"]);
     assert_eq!(code, 4, "{error}");
     assert!(error.contains("ES0401") && error.contains("everstep list"), "{error}");
@@ -256,4 +283,39 @@ fn help_teaches_and_shells_complete() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(told(&["completions", shell]).contains("accept-loss"), "{shell}");
     }
+}
+
+/// What the listing shows can be looked at.
+#[test]
+fn a_built_in_instance_is_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let store = text(&store);
+    let mut executor = tokio::runtime::Builder::new_multi_thread();
+    executor.enable_all().build().unwrap().block_on(async {
+        let runtime = everstep::Runtime::builder().workflow(tidy);
+        let runtime = runtime.open("memory:").await.unwrap();
+        let timing = everstep::Cron::new("@yearly");
+        runtime.schedule("tidy", timing).starts(tidy, ()).await.unwrap();
+        // A backup is in nobody's hands when it is done.
+        runtime.backup(store).await.unwrap();
+        runtime.stop().await;
+    });
+    let listed = objects(&told(&["list", store, "--workflow", "__schedule", "--json"]));
+    let id = listed[0]["id"].as_str().unwrap();
+    assert!(told(&["show", store, id]).contains("__schedule"), "{id}");
+    assert!(told(&["history", store, id]).contains("started"), "{id}");
+    assert!(told(&["export", store, "--instance", id]).contains("everstep_export_end"));
+    assert_eq!(refused(&["show", store, "__schedule other"]).0, 4);
+}
+
+/// A reader that has enough is no error.
+#[test]
+fn whoever_reads_may_stop() {
+    let mut program = everstep(&["completions", "bash"]);
+    let mut program = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(program.stdout.take());
+    let output = program.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
 }

@@ -67,6 +67,10 @@ impl Options {
             let message = format!("a name has 1 to {NAME_BYTES_MAX} bytes, this one has {bytes}");
             return Err(Error::new_spanned(text, message));
         }
+        if text.value().starts_with("__") {
+            let message = "names that begin with `__` are the runtime's own";
+            return Err(Error::new_spanned(text, message));
+        }
         Ok(Some(text))
     }
 

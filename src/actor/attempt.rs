@@ -4,10 +4,11 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::Either;
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use crate::engine::{AttemptEnd, Begin};
+use crate::clock::Stopwatch;
+use crate::engine::{AttemptEnd, Begin, Pulse};
 use crate::limits::CANCELLED_GRACE;
 use crate::spawn;
 
@@ -17,43 +18,76 @@ use crate::spawn;
 /// cancelled keeps them: it is still there, and so many may be there at once.
 pub(crate) async fn run(begin: Begin, permits: impl Send + 'static, beat: impl Fn()) -> Option<AttemptEnd> {
     let Begin {
-        attempting,
+        mut attempting,
         timeout,
         heartbeat,
         blocking,
         pulse,
         ..
     } = begin;
-    let guarded = AssertUnwindSafe(attempting).catch_unwind();
-    let mut ending = std::pin::pin!(if blocking {
-        Either::Left(on_a_thread(guarded, permits))
-    } else {
-        Either::Right(async move {
-            let _permits = permits;
-            AttemptEnd::of(guarded.await)
-        })
-    });
-    let mut too_long = std::pin::pin!(after(timeout));
-    loop {
-        tokio::select! {
+    if blocking {
+        let (begins, begun) = oneshot::channel();
+        let guarded = AssertUnwindSafe(attempting).catch_unwind();
+        let mut ending = std::pin::pin!(on_a_thread(guarded, permits, begins));
+        // Its time begins when it has a thread.
+        let since = tokio::select! {
             biased;
+            () = pulse.cancelled() => return None,
             end = &mut ending => return Some(end),
-            () = pulse.cancelled() => {
-                if pulse.listens() {
-                    // What it returns is of no interest, only that it had its moment.
-                    let _ = tokio::time::timeout(CANCELLED_GRACE, &mut ending).await;
+            Ok(since) = begun => since,
+        };
+        let timeout = timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
+        return Bounds { timeout, heartbeat }.watch(ending, &pulse, beat).await;
+    }
+    let guarded = AssertUnwindSafe(&mut attempting).catch_unwind();
+    let ending = guarded.map(AttemptEnd::of);
+    let end = Bounds { timeout, heartbeat }.watch(ending, &pulse, beat).await;
+    // What it had may panic when it is dropped. That is how it was cancelled, and not how it ended.
+    if std::panic::catch_unwind(AssertUnwindSafe(|| drop(attempting))).is_err() {
+        tracing::error!("a step panicked when it was dropped");
+    }
+    drop(permits);
+    end
+}
+
+/// How long an attempt may take.
+struct Bounds {
+    timeout: Option<Duration>,
+    /// Without a sign of life.
+    heartbeat: Option<Duration>,
+}
+
+impl Bounds {
+    /// Waits for the end of an attempt, or for what is the end of it to others.
+    async fn watch(
+        &self,
+        ending: impl Future<Output = AttemptEnd>,
+        pulse: &Pulse,
+        beat: impl Fn(),
+    ) -> Option<AttemptEnd> {
+        let mut ending = std::pin::pin!(ending);
+        let mut too_long = std::pin::pin!(after(self.timeout));
+        loop {
+            tokio::select! {
+                biased;
+                end = &mut ending => return Some(end),
+                () = pulse.cancelled() => {
+                    if pulse.listens() {
+                        // What it returns is of no interest, only that it had its moment.
+                        let _ = tokio::time::timeout(CANCELLED_GRACE, &mut ending).await;
+                    }
+                    return None;
                 }
-                return None;
-            }
-            () = &mut too_long => {
-                // A thread can't be stopped. It can ask.
-                pulse.cancel();
-                return Some(AttemptEnd::TimedOut);
-            }
-            () = pulse.beaten() => beat(),
-            () = after(heartbeat) => {
-                pulse.cancel();
-                return Some(AttemptEnd::Silent(heartbeat.unwrap_or_default()));
+                () = &mut too_long => {
+                    // A thread can't be stopped. It can ask.
+                    pulse.cancel();
+                    return Some(AttemptEnd::TimedOut);
+                }
+                () = pulse.beaten() => beat(),
+                () = after(self.heartbeat) => {
+                    pulse.cancel();
+                    return Some(AttemptEnd::Silent(self.heartbeat.unwrap_or_default()));
+                }
             }
         }
     }
@@ -64,9 +98,11 @@ pub(crate) async fn run(begin: Begin, permits: impl Send + 'static, beat: impl F
 async fn on_a_thread(
     attempting: impl Future<Output = Result<Returned, Box<dyn std::any::Any + Send>>> + Send + 'static,
     permits: impl Send + 'static,
+    begins: oneshot::Sender<Stopwatch>,
 ) -> AttemptEnd {
     let running = spawn::blocking(move || {
         let _permits = permits;
+        let _ = begins.send(Stopwatch::start());
         attempting.now_or_never()
     });
     let _waiting = NotBegun(running.abort_handle());

@@ -1,6 +1,7 @@
 //! Who waits for an instance to change.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dashmap::DashMap;
 use tokio::sync::{Notify, broadcast};
@@ -12,8 +13,10 @@ use crate::limits::WATCH_CHANGES_MAX;
 #[derive(Debug)]
 pub(crate) struct Changes {
     waiters: DashMap<InstanceId, Arc<Waiters>>,
-    /// Those who want to hear of everybody.
-    all: broadcast::Sender<InstanceId>,
+    /// Those who want to hear of everybody, and at the end of nobody any more.
+    all: broadcast::Sender<Option<InstanceId>>,
+    /// Whether nothing changes any more: the runtime has stopped.
+    over: AtomicBool,
 }
 
 /// Those who wait for one instance.
@@ -31,6 +34,7 @@ impl Default for Changes {
         Self {
             waiters: DashMap::new(),
             all,
+            over: AtomicBool::new(false),
         }
     }
 }
@@ -42,7 +46,7 @@ impl Changes {
     }
 
     /// The changes of all instances, from now on.
-    pub(crate) fn all(&self) -> broadcast::Receiver<InstanceId> {
+    pub(crate) fn all(&self) -> broadcast::Receiver<Option<InstanceId>> {
         self.all.subscribe()
     }
 
@@ -59,10 +63,25 @@ impl Changes {
                 waiters.end.notify_waiters();
             }
         }
-        if self.all.receiver_count() > 0 {
+        if self.all.receiver_count() > 0 && !self.are_over() {
             // Nobody is left to hear it: whoever was there has gone meanwhile.
-            let _ = self.all.send(instance.clone());
+            let _ = self.all.send(Some(instance.clone()));
         }
+    }
+
+    /// Nothing changes any more. Whoever waits is told so: they are woken and find that it is over.
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+        for waiters in &self.waiters {
+            waiters.any.notify_waiters();
+            waiters.end.notify_waiters();
+        }
+        let _ = self.all.send(None);
+    }
+
+    /// Whether nothing changes any more. Who looks here after registering misses no end.
+    pub(crate) fn are_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
     }
 
     /// Forgets an instance that nobody waits for.

@@ -15,7 +15,6 @@ use crate::actor::signal::{Leave, Signal};
 use crate::actor::workflow::{Nudge, Pumping, WorkflowActor};
 use crate::ids::InstanceId;
 use crate::scheduler::Place;
-use crate::storage::Activation;
 use crate::telemetry;
 
 /// Who has an instance.
@@ -39,7 +38,7 @@ impl Slot {
         }
     }
 
-    /// Tells that there is news. Whoever holds an instance wakes it afterwards anyway.
+    /// Tells that there is news. Whoever has an instance alone wakes it afterwards anyway.
     fn nudge(&self) {
         if let Self::Resident { actor, signal, .. } = self
             && signal.raise()
@@ -157,6 +156,12 @@ impl Directory {
         self.slots.len()
     }
 
+    /// Whether an instance is in memory.
+    pub(crate) fn is_resident(&self, instance: &InstanceId) -> bool {
+        let slot = self.slots.get(instance);
+        slot.is_some_and(|slot| matches!(*slot, Slot::Resident { .. }))
+    }
+
     /// Who is in memory.
     #[cfg(feature = "testing")]
     pub(crate) fn everyone(&self) -> Vec<InstanceId> {
@@ -173,7 +178,11 @@ impl Directory {
         loop {
             let first = self.slots.iter().next().map(|slot| Arc::clone(slot.signal()));
             match first {
-                Some(signal) => signal.gone().await,
+                Some(signal) => {
+                    // Again: it may have been activated just when all were asked.
+                    signal.ask_to_leave(Leave::Settled);
+                    signal.gone().await;
+                }
                 None => return,
             }
         }
@@ -186,47 +195,25 @@ impl Directory {
             || !self.slots.get(instance).is_some_and(|slot| own(&slot))
     }
 
-    /// Ends a resident, whatever news there is: whoever asked it to leave sees to that.
+    /// Ends a resident, whatever news there is: whoever it leaves for, or whoever restarts it, wakes the instance.
     pub(crate) fn leave(&self, instance: &InstanceId, signal: &Arc<Signal>) -> bool {
         self.remove_if(instance, |slot| Arc::ptr_eq(slot.signal(), signal))
     }
 
-    /// Does something for an instance that nobody else may meanwhile: a resident is asked to leave, and none begins
-    /// until `act` is done. `act` is given an activation, and its commits have to carry it. Afterwards the instance
-    /// is woken: it may have something else to do now.
-    pub(crate) async fn exclusively<T, F>(&self, instance: &InstanceId, act: impl FnOnce(Activation) -> F) -> T
-    where
-        F: Future<Output = T>,
-    {
-        let hold = self.hold(instance).await;
-        act(hold.activation.clone()).await
-    }
-
-    /// Waits until nobody has the instance, and takes it.
-    async fn hold(&self, instance: &InstanceId) -> Hold<'_> {
-        let shared = self
-            .shared()
-            .expect("whoever asks has the runtime that the directory belongs to");
-        loop {
-            let signal = match self.slots.entry(instance.clone()) {
-                Entry::Occupied(slot) => {
-                    let signal = Arc::clone(slot.get().signal());
-                    signal.ask_to_leave(Leave::Now);
-                    signal
-                }
-                Entry::Vacant(vacant) => {
-                    let signal = Arc::new(Signal::default());
-                    vacant.insert(Slot::Held(Arc::clone(&signal)));
-                    let activation = shared.store.activate(instance);
-                    return Hold {
-                        directory: self,
-                        shared,
-                        activation,
-                        signal,
-                    };
-                }
-            };
-            signal.gone().await;
+    /// Takes an instance that nobody has; nobody activates it until [`Directory::leave`]. Whoever has it is told that it
+    /// is wanted, and is what this gives instead.
+    pub(crate) fn take(&self, instance: &InstanceId) -> Result<Arc<Signal>, Arc<Signal>> {
+        match self.slots.entry(instance.clone()) {
+            Entry::Occupied(slot) => {
+                let signal = Arc::clone(slot.get().signal());
+                signal.want();
+                Err(signal)
+            }
+            Entry::Vacant(vacant) => {
+                let signal = Arc::new(Signal::default());
+                vacant.insert(Slot::Held(Arc::clone(&signal)));
+                Ok(signal)
+            }
         }
     }
 
@@ -255,22 +242,5 @@ impl Directory {
         slot.signal().say_farewell();
         telemetry::residents(self.residents());
         true
-    }
-}
-
-/// An instance that an operator has. Given back when dropped, also if the operator goes away in the middle.
-struct Hold<'a> {
-    directory: &'a Directory,
-    shared: Arc<Shared>,
-    activation: Activation,
-    signal: Arc<Signal>,
-}
-
-impl Drop for Hold<'_> {
-    fn drop(&mut self) {
-        self.shared.store.deactivate(&self.activation);
-        let instance = self.activation.instance();
-        self.directory.leave(instance, &self.signal);
-        self.directory.wake(instance);
     }
 }

@@ -99,7 +99,7 @@ fn outgoing(key: &str, parcel: Parcel) -> Outgoing {
 pub(crate) struct Gates {
     /// Starts on their way, by gate. They have no place yet, and are counted all the same.
     coming: Mutex<HashMap<String, usize>>,
-    /// Somebody left a gate.
+    /// Somebody left a gate, or did not come to it after all.
     left: Notify,
 }
 
@@ -114,10 +114,11 @@ impl Gates {
         }
         *coming.entry(key.to_owned()).or_default() += 1;
         let key = key.to_owned();
-        Ok(Some(Coming { gates: self, key }))
+        let (gates, came) = (self, false);
+        Ok(Some(Coming { gates, key, came }))
     }
 
-    /// Waits until somebody leaves a gate. Register before looking.
+    /// Waits until somebody leaves a gate, or does not come to it after all. Register before looking.
     pub(crate) fn left(&self) -> &Notify {
         &self.left
     }
@@ -132,6 +133,14 @@ impl Gates {
 pub(crate) struct Coming<'a> {
     gates: &'a Gates,
     key: String,
+    came: bool,
+}
+
+impl Coming<'_> {
+    /// It has come, and is counted at the gate from here on.
+    pub(crate) fn came(mut self) {
+        self.came = true;
+    }
 }
 
 impl Drop for Coming<'_> {
@@ -142,6 +151,11 @@ impl Drop for Coming<'_> {
             if *count == 0 {
                 coming.remove(&self.key);
             }
+        }
+        drop(coming);
+        // One that does not come after all leaves room, like one that leaves.
+        if !self.came {
+            self.gates.left.notify_waiters();
         }
     }
 }

@@ -10,13 +10,24 @@ use crate::location::Location;
 use crate::storage::engine::Snapshot;
 use crate::storage::key::{Arrival, Key, Local, Meta};
 use crate::storage::record::{Attempts, Entry, Input, Message, Name, Origin, Priority, Runnable, State};
-use crate::storage::{Error, Namespace, Result, Rows, Store, value};
+use crate::storage::{Error, InFlight, Namespace, Result, Rows, Store, value};
 
 /// Everything that the engine needs of an instance; none if there is no such instance.
+#[cfg(feature = "testing")]
 pub(crate) fn load(namespace: &Namespace, snapshot: &dyn Snapshot) -> Result<Option<Loaded>> {
-    let Some(state) = namespace.get::<State>(snapshot, &Local::Meta(Meta::State))? else {
-        return Ok(None);
-    };
+    match state(namespace, snapshot)? {
+        Some(state) => load_from(namespace, snapshot, state).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// How far an instance is; none if there is no such instance.
+pub(crate) fn state(namespace: &Namespace, snapshot: &dyn Snapshot) -> Result<Option<State>> {
+    namespace.get(snapshot, &Local::Meta(Meta::State))
+}
+
+/// Everything that the engine needs of an instance that is so far.
+pub(crate) fn load_from(namespace: &Namespace, snapshot: &dyn Snapshot, state: State) -> Result<Loaded> {
     let missing = |what| Error::Corrupt(format!("instance {} has no {what}", namespace.instance()));
     let origin = namespace
         .get::<Origin>(snapshot, &Local::Meta(Meta::Origin))?
@@ -34,19 +45,26 @@ pub(crate) fn load(namespace: &Namespace, snapshot: &dyn Snapshot) -> Result<Opt
         attempts: BTreeMap::new(),
         inbox,
         published: BTreeSet::new(),
-        crashes: 0,
+        crashed: InFlight::default(),
     };
     // An instance that was only started has no history to look for, and most are loaded just then.
     if loaded.state.revision > 1 {
         history(namespace, snapshot, &mut loaded)?;
     }
-    Ok(Some(loaded))
+    Ok(loaded)
 }
 
 /// What the instance has done so far.
 fn history(namespace: &Namespace, snapshot: &dyn Snapshot, loaded: &mut Loaded) -> Result<()> {
-    namespace.list(snapshot, Rows::Names, &mut |_, row| {
+    namespace.list(snapshot, Rows::Names, &mut |local, row| {
         let Name(name) = row.decode()?;
+        // With one of them missing, all that follow would be names of something else.
+        if local != Local::Name(u32::try_from(loaded.names.len()).unwrap_or(u32::MAX)) {
+            let (instance, found) = (namespace.instance(), loaded.names.len());
+            return Err(Error::Corrupt(format!(
+                "instance {instance} has a gap behind {found} names"
+            )));
+        }
         loaded.names.push(name);
         Ok(())
     })?;
@@ -83,8 +101,18 @@ fn history(namespace: &Namespace, snapshot: &dyn Snapshot, loaded: &mut Loaded) 
 
 /// The messages that wait, oldest first.
 pub(crate) fn inbox(namespace: &Namespace, snapshot: &dyn Snapshot) -> Result<VecDeque<(Arrival, Message)>> {
+    inbox_behind(namespace, snapshot, None)
+}
+
+/// Those of them that came behind this one.
+pub(crate) fn inbox_behind(
+    namespace: &Namespace,
+    snapshot: &dyn Snapshot,
+    behind: Option<Arrival>,
+) -> Result<VecDeque<(Arrival, Message)>> {
     let mut inbox = VecDeque::new();
-    namespace.list(snapshot, Rows::Inbox, &mut |local, row| {
+    let rows = behind.map_or(Rows::Inbox, Rows::InboxBehind);
+    namespace.list(snapshot, rows, &mut |local, row| {
         if let Local::Inbox(arrival) = local {
             inbox.push_back((arrival, row.decode::<Message>()?));
         }

@@ -16,17 +16,23 @@
 //!
 //! **Architecture invariant:** a nudge carries nothing. Whoever is woken looks at the store.
 
+mod alone;
 mod attempt;
 mod attempts;
+mod breaker;
 mod broadcasts;
 mod changes;
 mod courier;
 mod directory;
 mod feed;
+mod flying;
 mod gate;
+mod handed;
 mod hold;
+mod lasting;
 mod load;
 mod observers;
+mod probation;
 mod pump;
 mod recovery;
 mod residency;
@@ -38,21 +44,21 @@ mod supervisor;
 mod watchdog;
 mod workflow;
 
+pub(crate) use alone::exclusively;
 #[cfg(feature = "testing")]
 pub(crate) use attempt::run as run_attempt;
 pub(crate) use changes::Waiters;
 #[cfg(feature = "testing")]
-pub(crate) use courier::{Build, Delivery, Hand, outboxes};
+pub(crate) use courier::{Blocked, Build, Delivery, Hand, outboxes};
 pub(crate) use courier::{Courier, ends_of_children, terminate_commit};
-pub(crate) use directory::Woken;
 pub(crate) use feed::feed;
-pub(crate) use gate::{flow as flow_of, leave as leave_gate, waits as waits_at_gate};
-pub(crate) use load::workflow as workflow_of;
+pub(crate) use gate::{Coming, flow as flow_of, leave as leave_gate, waits as waits_at_gate};
+pub(crate) use handed::handed_over;
 #[cfg(feature = "testing")]
 pub(crate) use load::{inbox as load_inbox, load as load_instance};
 pub(crate) use observers::Observers;
 pub use recovery::Recovery;
-pub(crate) use recovery::{admit, recover};
+pub(crate) use recovery::{admit, recover, ring};
 pub(crate) use rewind::{Cut, cut};
 pub(crate) use shared::Shared;
 pub(crate) use signal::Leave;

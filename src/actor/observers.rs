@@ -52,7 +52,8 @@ impl Shared {
             Moment::Ended(status) | Moment::PutAside(status) => telemetry::ended(label, status.to_string()),
         }
         tracing::debug!(%instance, workflow, ?moment);
-        if self.observers.lives.is_empty() {
+        // What the runtime itself is made of is nobody's business, as in a listing.
+        if self.observers.lives.is_empty() || instance.is_own() {
             return;
         }
         let lifecycle = Lifecycle {

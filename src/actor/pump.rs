@@ -4,12 +4,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::OwnedSemaphorePermit;
-
 use crate::actor::attempts::{Attempts, Lane, Told};
+use crate::actor::flying::Flying;
 use crate::actor::gate;
 use crate::actor::hold::{self, Held};
 use crate::actor::load;
+use crate::actor::probation::{Trial, is_suspect};
 use crate::actor::shared::Shared;
 use crate::actor::signal::{Leave, Signal};
 use crate::actor::start;
@@ -18,11 +18,10 @@ use crate::actor::watchdog::At;
 use crate::clock::Millis;
 use crate::engine::{Begin, Divergence, Execution, Moment, Turn};
 use crate::ids::InstanceId;
-use crate::limits::DEATHS_BEFORE_PROBATION;
-use crate::storage::key::{Local, Meta};
+use crate::storage::key::{Arrival, Local, Meta};
 use crate::storage::payload::Payload;
 use crate::storage::record::{Flow, Priority, Runnable, Stand, State, Status};
-use crate::storage::{Activation, Condition, Error, FlightSlot, Namespace, Refusal};
+use crate::storage::{Activation, Condition, Error, Namespace, Refusal};
 use crate::telemetry;
 
 /// How often an instance is read that does not get on in between. What makes it necessary to read it again is over when
@@ -38,6 +37,8 @@ enum Stopped {
     Divergence(#[from] Divergence),
     #[error("this process does not know workflow `{0}`")]
     UnknownWorkflow(String),
+    #[error("this process knows workflow `{workflow}` up to version {known}, and the instance is of version {version}")]
+    UnknownVersion { workflow: String, version: u32, known: u32 },
     #[error("somebody else needs the instance")]
     Asked,
     #[error("it has nothing to do")]
@@ -50,7 +51,8 @@ impl Stopped {
         match self {
             Self::Storage(Error::TooLarge { .. } | Error::Refused(_)) => Blame::Instance,
             Self::Storage(_) => Blame::Store,
-            Self::Divergence(_) | Self::UnknownWorkflow(_) | Self::Asked | Self::Idle => Blame::Instance,
+            Self::Divergence(_) | Self::Asked | Self::Idle => Blame::Instance,
+            Self::UnknownWorkflow(_) | Self::UnknownVersion { .. } => Blame::Instance,
         }
     }
 }
@@ -68,8 +70,12 @@ pub(crate) async fn run(shared: Arc<Shared>, instance: InstanceId, signal: Arc<S
         let stopped = Pump::new(&shared, &signal, &activation).run().await;
         let settled = settle(&shared, &activation, stopped).await;
         shared.store.deactivate(&activation);
+        shared.probation.left(&shared, &instance);
         match settled {
-            Ok(()) if shared.directory.retire(&instance, &signal) => break,
+            Ok(()) if shared.directory.retire(&instance, &signal) => {
+                shared.supervisor.rested(&instance);
+                break;
+            }
             // There was news meanwhile: it is looked at once more, from what is stored.
             Ok(()) => {
                 signal.lower();
@@ -96,7 +102,9 @@ async fn settle(shared: &Shared, activation: &Activation, stopped: Result<(), St
             let report = shared.store.codecs().pack(&divergence).ok();
             (Status::Stuck, divergence.to_string(), report)
         }
-        Err(unknown @ Stopped::UnknownWorkflow(_)) => (Status::Parked, unknown.to_string(), None),
+        Err(unknown @ (Stopped::UnknownWorkflow(_) | Stopped::UnknownVersion { .. })) => {
+            (Status::Parked, unknown.to_string(), None)
+        }
         // What can't be read concerns this instance alone.
         Err(Stopped::Storage(error @ (Error::Corrupt(_) | Error::Decode { .. } | Error::InvalidKey(_)))) => {
             tracing::error!(instance = %activation.instance(), %error, code = error.code(), "an instance is damaged");
@@ -119,6 +127,7 @@ struct Guard<'a> {
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if self.armed && self.shared.directory.leave(self.instance, self.signal) {
+            self.shared.probation.left(self.shared, self.instance);
             let panicking = std::thread::panicking();
             let reason = if panicking { "it panicked" } else { "its task was ended" };
             Supervisor::broke_down(self.shared, self.instance, Blame::Instance, reason.to_owned());
@@ -148,14 +157,20 @@ struct Pump<'a> {
     reads: (u64, u32),
     /// The last message that the instance can have seen.
     seen: u64,
+    /// The last one in its inbox that was read.
+    read: Option<Arrival>,
     attempts: Attempts,
-    flight: Option<FlightSlot>,
+    flying: Flying<'a>,
     /// Deaths of the process since the instance last got anywhere, and its completions then.
     crashes: Option<(u32, u64)>,
-    probation: Option<OwnedSemaphorePermit>,
+    trial: Option<Trial<'a>>,
+    /// Whether it is no suspect any more.
+    cleared: bool,
     /// Whether it is written that it was put aside.
     held: bool,
     flow: Flow,
+    /// The lane that it has a place of, if lanes have limits.
+    lane: Option<Arc<str>>,
 }
 
 impl<'a> Pump<'a> {
@@ -174,17 +189,26 @@ impl<'a> Pump<'a> {
             revision_read: None,
             reads: (0, 0),
             seen: 0,
+            read: None,
             attempts: Attempts::new(shared, lane),
             workflow,
-            flight: None,
+            flying: Flying::new(shared, activation.instance()),
             crashes: None,
-            probation: None,
+            trial: None,
+            cleared: false,
             held: false,
             flow: Flow::default(),
+            lane: None,
         }
     }
 
     async fn run(mut self) -> Result<(), Stopped> {
+        let ended = self.stay_on().await;
+        self.flying.leave();
+        ended
+    }
+
+    async fn stay_on(&mut self) -> Result<(), Stopped> {
         loop {
             let stayed = self.stay().await;
             let again = self.reads.1 < READS_MAX;
@@ -207,10 +231,6 @@ impl<'a> Pump<'a> {
             Loading::Comes(state) => return self.come_to_gate(state).await,
             Loading::Rests => return Ok(()),
         };
-        // Whoever only waits for its turn is not recorded: it can't be what the process dies of.
-        self.wait_alone().await;
-        let (revision, _) = execution.progress();
-        self.record_flight(revision..=revision, false);
         loop {
             if self.turn(&mut execution).await? {
                 return Ok(());
@@ -219,35 +239,60 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// Waits, if this may be what the process dies of, until no other suspect runs. Before the death that would put an
-    /// instance aside it has therefore run alone.
-    async fn wait_alone(&mut self) {
-        let enough = DEATHS_BEFORE_PROBATION.min(self.shared.config.crash_limit - 1);
-        let suspect = self.crashes.is_some_and(|(deaths, _)| deaths >= enough);
-        if suspect && self.probation.is_none() {
-            let probation = Arc::clone(&self.shared.probation);
-            self.probation = probation.acquire_owned().await.ok();
+    /// Whether it may run. If this may be what the process dies of, it has to leave until no other suspect runs.
+    fn may_run(&mut self) -> bool {
+        if self.cleared || self.trial.is_some() || !is_suspect(self.deaths(), self.shared.config.crash_limit) {
+            return true;
         }
+        self.trial = self.shared.probation.enter(self.shared, self.namespace.instance());
+        self.trial.is_some()
+    }
+
+    /// It has run alone for a while. Others may now as well, and what they do is not its fault.
+    fn clear(&mut self) {
+        self.cleared = true;
+        self.flying.is_cleared();
+        self.trial = None;
+    }
+
+    fn deaths(&self) -> u32 {
+        self.crashes.map_or(0, |(deaths, _)| deaths)
     }
 
     fn load(&mut self) -> Result<Loading, Stopped> {
-        let instance = self.namespace.instance();
         self.seen = self.shared.store.delivered(self.namespace.shard());
         let snapshot = self.shared.store.snapshot(self.namespace.shard())?;
-        let Some(mut loaded) = load::load(&self.namespace, &*snapshot)? else {
+        let Some(state) = load::state(&self.namespace, &*snapshot)? else {
             return Ok(Loading::Rests);
         };
-        let status = loaded.state.status;
+        let status = state.status;
         if status.is_terminal() || status == Status::Quarantined {
             return Ok(Loading::Rests);
         }
-        if start::begins_later(&loaded.state, self.shared.clock.now_ms()) {
-            self.arm(loaded.state.alarm_at_ms);
+        if start::begins_later(&state, self.shared.clock.now_ms()) {
+            self.arm(state.alarm_at_ms);
             return Ok(Loading::Rests);
         }
+        let deaths = load::activations(&self.namespace, &*snapshot)?;
+        self.crashes = (deaths > 0).then_some((deaths, state.completions));
+        if !self.may_run() {
+            return Ok(Loading::Rests);
+        }
+        self.flying.take_charge(state.revision);
+        // Before it is read: that may be what the process dies of.
+        self.flying.running(state.revision..=state.revision, deaths);
+        let mut loaded = load::load_from(&self.namespace, &*snapshot, state)?;
         let Some(definition) = self.shared.definitions.get(loaded.origin.workflow.as_str()) else {
             return Err(Stopped::UnknownWorkflow(loaded.origin.workflow));
         };
+        // What newer code has begun, this code can't go on with.
+        if loaded.origin.version > definition.version {
+            return Err(Stopped::UnknownVersion {
+                workflow: loaded.origin.workflow,
+                version: loaded.origin.version,
+                known: definition.version,
+            });
+        }
         self.flow = gate::flow(&self.namespace, &*snapshot)?;
         match gate::stand(&self.flow) {
             Some(Stand::Outside) => return Ok(Loading::Comes(loaded.state)),
@@ -261,6 +306,7 @@ impl<'a> Pump<'a> {
             queue: definition.policy.queue,
         };
         self.attempts = Attempts::new(self.shared, lane);
+        self.lane = self.shared.admission.limited_lane(&self.workflow);
         self.held = matches!(status, Status::Stuck | Status::Parked);
         self.revision_read = Some(loaded.state.revision);
         let times = if self.reads.0 == loaded.state.revision {
@@ -269,12 +315,10 @@ impl<'a> Pump<'a> {
             0
         };
         self.reads = (loaded.state.revision, times + 1);
-        let charged = self.shared.charged.remove(instance);
-        if charged.is_some_and(|(_, revision)| revision == loaded.state.revision) {
-            loaded.crashes = 1;
-        }
-        let activations = load::activations(&self.namespace, &*snapshot)?;
-        self.crashes = (activations > 0).then_some((activations, loaded.state.completions));
+        loaded.crashed = self.flying.crashed();
+        // What goes back to the inbox from here on lies before that, and is known.
+        let last = loaded.inbox.back().map(|(arrival, _)| *arrival);
+        self.read = last.max(Some(Arrival::GIVEN_BACK_LAST));
         let codecs = self.shared.store.codecs().clone();
         let bounds = definition.bounds(self.shared.config.bounds);
         let namespace = self.namespace.clone();
@@ -321,7 +365,9 @@ impl<'a> Pump<'a> {
     /// Takes turns until the instance rests with everything durable. Tells whether it ended.
     async fn turn(&mut self, execution: &mut Execution) -> Result<bool, Stopped> {
         // Also after a rest: a suspect that backs off is one still.
-        self.wait_alone().await;
+        if !self.may_run() {
+            return Err(Stopped::Idle);
+        }
         loop {
             if self.signal.leave() == Leave::Now {
                 return Err(Stopped::Asked);
@@ -340,6 +386,7 @@ impl<'a> Pump<'a> {
                 mut posted,
                 incidents,
                 warnings,
+                unawaited,
                 ..
             } = {
                 let instance = self.namespace.instance();
@@ -360,7 +407,7 @@ impl<'a> Pump<'a> {
             // They may begin before this commit, which has nothing in it that they follow from.
             self.begin(begin, execution, revision - 1..=revision);
             if !self.attempts.is_empty() {
-                self.record_flight(revision - 1..=revision, true);
+                self.flying.running(revision - 1..=revision, self.deaths());
             }
             commit.require(Condition::Current(self.activation.clone()));
             if !ended {
@@ -379,11 +426,15 @@ impl<'a> Pump<'a> {
                 commit.require(Condition::Revision(self.namespace.instance().clone(), revision));
             }
             self.shared.store.commit(commit).await?;
+            self.flying.stored();
             self.shared.changes.tell_of(self.namespace.instance(), ended);
             if posted {
                 self.nudge_courier();
             }
             self.broadcast(broadcasts);
+            for step in unawaited {
+                tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and never awaited");
+            }
             for incident in &incidents {
                 self.shared.observers.tell(incident);
             }
@@ -411,30 +462,33 @@ impl<'a> Pump<'a> {
                 Leave::Settled | Leave::Now => return Err(Stopped::Asked),
             }
         }
-        let _rest = idle.then(|| self.shared.idle.rest(self.signal));
+        if !idle && self.signal.leave() == Leave::IfIdle {
+            self.signal.stay();
+            self.shared.idle.ask_another();
+        }
+        let _rest = idle.then(|| self.shared.idle.rest(self.signal, self.lane.as_ref()));
         tokio::select! {
             // The order makes no difference, but it has to be the same one in a simulation.
             biased;
             told = self.attempts.told() => self.hear(execution, told),
             () = self.signal.wait() => {
                 self.signal.lower();
-                if !idle {
-                    self.signal.stay();
-                }
                 self.look(execution)?;
             }
             () = tokio::time::sleep(self.shared.config.idle), if idle => return Err(Stopped::Idle),
+            () = over(self.trial.as_mut()), if self.trial.is_some() => self.clear(),
         }
         Ok(())
     }
 
-    /// Reads the inbox.
+    /// Reads what has come into the inbox since it was last read. Nobody else takes anything out of it meanwhile, and what
+    /// comes later lies behind.
     fn look(&mut self, execution: &mut Execution) -> Result<(), Stopped> {
         self.seen = self.shared.store.delivered(self.namespace.shard());
         let snapshot = self.shared.store.snapshot(self.namespace.shard())?;
-        let inbox = load::inbox(&self.namespace, &*snapshot)?;
-        telemetry::inbox(&self.workflow, inbox.len());
-        execution.refresh_inbox(inbox);
+        let come = load::inbox_behind(&self.namespace, &*snapshot, self.read)?;
+        self.read = come.back().map(|(arrival, _)| *arrival).or(self.read);
+        telemetry::inbox(&self.workflow, execution.add_to_inbox(come));
         Ok(())
     }
 
@@ -446,10 +500,8 @@ impl<'a> Pump<'a> {
 
     /// Whoever comes to rest lets other suspects go on.
     fn rested(&mut self) {
-        if let Some(flight) = &mut self.flight {
-            flight.rests();
-        }
-        self.probation = None;
+        self.flying.rests();
+        self.trial = None;
         self.shared.supervisor.rested(self.namespace.instance());
     }
 
@@ -457,8 +509,11 @@ impl<'a> Pump<'a> {
     fn hear(&mut self, execution: &mut Execution, first: Told) {
         let mut next = Some(first);
         while let Some(told) = next {
-            if let Told::Ended(location, id, Some(end)) = told {
-                execution.attempt_ended(&location, id, end, self.shared.clock.now_ms());
+            if let Told::Ended(location, id, end) = told {
+                self.flying.ended(id);
+                if let Some(end) = end {
+                    execution.attempt_ended(&location, id, end, self.shared.clock.now_ms());
+                }
             }
             next = self.attempts.try_told();
         }
@@ -469,19 +524,13 @@ impl<'a> Pump<'a> {
             // What does not begin is made when the instance is next activated.
             return;
         }
-        self.record_flight(revisions, true);
-        for attempt in begin {
+        let entering: Vec<_> = begin.into_iter().map(|attempt| self.attempts.enter(attempt)).collect();
+        self.flying.begins(&entering);
+        self.flying.running(revisions, self.deaths());
+        for attempt in entering {
+            let instance = self.namespace.instance();
             self.attempts
-                .begin(self.namespace.instance(), &execution.span(), attempt);
-        }
-    }
-
-    fn record_flight(&mut self, revisions: RangeInclusive<u64>, attempts: bool) {
-        if self.flight.is_none() {
-            self.flight = self.shared.flight.slot();
-        }
-        if let Some(flight) = &mut self.flight {
-            flight.running(self.namespace.instance(), revisions, attempts);
+                .begin(instance, &execution.span(), attempt, self.flying.slot());
         }
     }
 
@@ -494,7 +543,7 @@ impl<'a> Pump<'a> {
             commit.keep_runnable(&self.namespace, &Runnable::new(&*self.workflow, activations));
         } else {
             self.crashes = None;
-            self.probation = None;
+            self.trial = None;
             commit.reset_runnable(&self.namespace, &Runnable::new(&*self.workflow, 0));
         }
     }
@@ -512,8 +561,13 @@ impl<'a> Pump<'a> {
             status => Moment::PutAside(status),
         };
         self.shared.happened(self.namespace.instance(), &self.workflow, moment);
-        for step in execution.take_unawaited() {
-            tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and never awaited");
-        }
+    }
+}
+
+/// Waits until a trial is over, if there is one.
+async fn over(trial: Option<&mut Trial<'_>>) {
+    match trial {
+        Some(trial) => trial.over().await,
+        None => std::future::pending().await,
     }
 }

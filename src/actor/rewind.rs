@@ -111,10 +111,18 @@ pub(crate) fn cut(
     let first_gone = first.map_or(u64::MAX, |(_, entry)| entry.id);
     let stays = entries.iter().filter(|(_, entry)| cut.keeps(entry));
     let last_kept = stays.map(|(_, entry)| entry.id).max().unwrap_or(0);
+    let leaves = |location: &Location, entry: &Entry| cut.leaves(location, entry, (first_gone, last_kept));
+    // A loop that goes begins with its first iteration. If that is no longer there, nobody comes to what lies in the later
+    // ones as it was.
+    let begins_anew = |(location, entry): &&(Location, Entry)| {
+        matches!(&entry.kind, EntryKind::Loop(state) if state.kept_from > 0) && leaves(location, entry).is_none()
+    };
+    let anew: Vec<_> = entries.iter().filter(begins_anew).map(|(at, _)| at).collect();
     let mut left = Left::default();
     for (location, entry) in entries {
         let history = Local::History(Cow::Borrowed(location));
-        let kept = cut.leaves(location, entry, (first_gone, last_kept));
+        let in_reach = !anew.iter().any(|at| location.is_at_or_below(at)) || cut.keeps(entry);
+        let kept = leaves(location, entry).filter(|_| in_reach);
         if matches!(entry.kind, EntryKind::Promise { .. }) && !cut.keeps(entry) {
             left.promises.push((entry.id, kept.is_some()));
         }

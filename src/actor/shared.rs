@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 
 use crate::actor::broadcasts::Broadcasts;
 use crate::actor::changes::Changes;
@@ -13,6 +13,7 @@ use crate::actor::courier::Courier;
 use crate::actor::directory::Directory;
 use crate::actor::gate::Gates;
 use crate::actor::observers::Observers;
+use crate::actor::probation::Probation;
 use crate::actor::residency::Idle;
 use crate::actor::supervisor::Supervisor;
 use crate::actor::watchdog::Watch;
@@ -22,7 +23,7 @@ use crate::config::Config;
 use crate::engine::Definition;
 use crate::ids::InstanceId;
 use crate::scheduler::{Admission, Alarms, Turnstile};
-use crate::storage::{Flight, Store};
+use crate::storage::{Flight, FlightSlot, InFlight, Store};
 
 /// What all residents share.
 #[derive(Debug)]
@@ -35,26 +36,44 @@ pub(crate) struct Shared {
     pub(crate) directory: Directory,
     pub(crate) admission: Arc<Admission>,
     pub(crate) turnstile: Arc<Turnstile>,
-    pub(crate) idle: Idle,
+    pub(crate) idle: Arc<Idle>,
     pub(crate) supervisor: Supervisor,
-    pub(crate) alarms: OnceLock<Alarms>,
+    pub(crate) alarms: OnceLock<Arc<Alarms>>,
     pub(crate) courier: OnceLock<Courier>,
     pub(crate) gates: Gates,
     pub(crate) changes: Changes,
     pub(crate) observers: Observers,
     pub(crate) broadcasts: Broadcasts,
     pub(crate) flight: Flight,
-    /// The revision at which each of these had attempts running when the process before this one died.
-    pub(crate) charged: DashMap<InstanceId, u64>,
-    /// One suspect at a time: whoever is to blame for the death of a process is then charged alone.
-    pub(crate) probation: Arc<Semaphore>,
+    /// Those who had attempts running when the process before this one died, until these are counted.
+    pub(crate) charged: DashMap<InstanceId, Charged>,
+    pub(crate) probation: Probation,
     pub(crate) watch: Arc<Watch>,
     /// Where user code runs. Whoever keeps these threads from going on keeps nobody but other user code.
     pub(crate) workers: tokio::runtime::Handle,
     pub(crate) stopping: AtomicBool,
+    /// Who takes a message away that could not be delivered does so alone.
+    pub(crate) letters: Mutex<()>,
+}
+
+/// An instance that had attempts running when the process before this one died.
+#[derive(Debug)]
+pub(crate) struct Charged {
+    pub(crate) revision: u64,
+    /// The deaths that it had been charged for before.
+    pub(crate) deaths: u32,
+    pub(crate) attempts: InFlight,
+    /// Says so until it is stored.
+    pub(crate) slot: Arc<FlightSlot>,
 }
 
 impl Shared {
+    /// Empties the flight recorder, except for what is not counted yet.
+    pub(crate) fn close_flight(&self) {
+        let kept: Vec<_> = self.charged.iter().map(|charged| Arc::clone(&charged.slot)).collect();
+        self.flight.close(kept.iter().map(|slot| &**slot));
+    }
+
     /// Puts the shared parts together.
     pub(crate) fn new(
         store: Store,
@@ -65,6 +84,7 @@ impl Shared {
         definitions: HashMap<&'static str, Definition>,
         observers: Observers,
     ) -> Arc<Self> {
+        let alarms = OnceLock::from(Arc::new(Alarms::new(store.clone(), Arc::clone(&clock))));
         let shared = Arc::new(Self {
             store,
             clock,
@@ -72,9 +92,9 @@ impl Shared {
             directory: Directory::default(),
             admission: Arc::new(Admission::new(&config, definitions.keys().copied())),
             turnstile: Turnstile::new(&config),
-            idle: Idle::default(),
+            idle: Arc::default(),
             supervisor: Supervisor::default(),
-            alarms: OnceLock::new(),
+            alarms,
             courier: OnceLock::new(),
             gates: Gates::default(),
             changes: Changes::default(),
@@ -82,14 +102,21 @@ impl Shared {
             broadcasts: Broadcasts::default(),
             flight,
             charged: DashMap::new(),
-            probation: Arc::new(Semaphore::new(1)),
+            probation: Probation::default(),
             watch: Arc::default(),
             workers,
             stopping: AtomicBool::new(false),
+            letters: Mutex::default(),
             config,
             definitions,
         });
         shared.directory.connect(&shared);
         shared
+    }
+
+    /// Everything has ended that could change anything: whoever waits is told so.
+    pub(crate) fn end(&self) {
+        self.changes.end();
+        self.gates.left().notify_waiters();
     }
 }

@@ -1,6 +1,6 @@
 //! What is waiting for a resident: news, or the wish that it leaves.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use tokio::sync::Notify;
 
@@ -10,10 +10,15 @@ use tokio::sync::Notify;
 pub(crate) struct Signal {
     raised: AtomicBool,
     leave: AtomicU8,
+    /// How many want to have the instance alone ([`ONE`] for each), and whether it was let go of for them ([`LET_GO`]).
+    wanted: AtomicU32,
     notify: Notify,
     gone: AtomicBool,
     farewell: Notify,
 }
+
+const LET_GO: u32 = 1;
+const ONE: u32 = 2;
 
 /// Whether a resident is asked to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +29,8 @@ pub(crate) enum Leave {
     IfIdle,
     /// As soon as no attempt of it is running: the runtime stops.
     Settled,
-    /// Whatever it does. Its attempts are cancelled, and made again when it is next activated.
+    /// Whatever it does: somebody wants to have the instance alone. Its attempts are cancelled, and made again when it
+    /// is next activated.
     Now,
 }
 
@@ -60,14 +66,45 @@ impl Signal {
         self.notify.notify_one();
     }
 
-    /// What the pump is asked.
+    /// Somebody wants to have the instance alone.
+    pub(crate) fn want(&self) {
+        self.wanted.fetch_add(ONE, Ordering::AcqRel);
+        self.notify.notify_one();
+    }
+
+    /// Somebody no longer wants it. Tells whether that comes in time: what was let go of for them has to be taken.
+    pub(crate) fn want_no_more(&self) -> bool {
+        let fewer = |wanted: u32| (wanted & LET_GO == 0).then(|| wanted - ONE);
+        self.wanted
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer)
+            .is_ok()
+    }
+
+    /// Whether somebody wants the instance alone. Whoever asks has to let go of it then: those who want it take it from
+    /// here on, whatever becomes of them.
+    pub(crate) fn lets_go(&self) -> bool {
+        let let_go = |wanted: u32| (wanted > 0).then_some(wanted | LET_GO);
+        self.wanted
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, let_go)
+            .is_ok()
+    }
+
+    /// What the pump is asked. If that is to leave now it has to: see [`Signal::lets_go`].
     pub(crate) fn leave(&self) -> Leave {
+        if self.lets_go() {
+            return Leave::Now;
+        }
         match self.leave.load(Ordering::Acquire) {
             0 => Leave::Stay,
             1 => Leave::IfIdle,
-            2 => Leave::Settled,
-            _ => Leave::Now,
+            _ => Leave::Settled,
         }
+    }
+
+    /// Whether it was asked to leave and has not left yet.
+    pub(crate) fn is_leaving(&self) -> bool {
+        let asked = self.leave.load(Ordering::Acquire) > Leave::Stay as u8 || self.wanted.load(Ordering::Acquire) > 0;
+        asked && !self.gone.load(Ordering::Acquire)
     }
 
     /// A wish that the pump could not follow is over.

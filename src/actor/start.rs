@@ -60,6 +60,7 @@ pub(crate) fn begin_rows(
 ) {
     let state = State {
         alarm_at_ms: begin_at_ms,
+        began_at_ms: begin_at_ms.unwrap_or_default().max(origin.created_at_ms),
         ..State::begun(origin.created_at_ms)
     };
     first_rows(commit, namespace, origin, input, &state);
@@ -94,6 +95,7 @@ pub(crate) fn new_run_commit(
         alarm_at_ms: begin_at_ms,
         drawn_in: run,
         keyed_in: run,
+        began_at_ms: begin_at_ms.unwrap_or_default().max(now),
         emitted: before.emitted,
         ..State::begun(now)
     };

@@ -5,21 +5,16 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 
-use crate::actor::hold;
+use crate::actor::breaker::Breaker;
+use crate::actor::load;
 use crate::actor::shared::Shared;
-use crate::clock::Millis;
+use crate::actor::{alone, hold};
 use crate::ids::InstanceId;
-use crate::limits::PUMP_FAILURES_MAX;
+use crate::limits::{PUMP_FAILURES_MAX, RESTART_BACKOFF, RESTARTS_APART};
 use crate::spawn;
 use crate::storage::record::Status;
 use crate::storage::{Error, Health};
 use crate::telemetry;
-
-/// The first wait before an instance is activated again, and the longest.
-const BACK_OFF_MS: (Millis, Millis) = (100, 60_000);
-
-/// Between two such activations, whoever they are for: a storm of failures does not become a storm of restarts.
-const APART: Duration = Duration::from_millis(10);
 
 /// Whose fault a breakdown was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,20 +29,29 @@ pub(crate) enum Blame {
 #[derive(Debug, Default)]
 pub(crate) struct Supervisor {
     /// Breakdowns of each instance since it last came to rest.
-    failures: DashMap<InstanceId, u32>,
+    failures: DashMap<InstanceId, Failures>,
     /// Restarts that wait for their turn.
     queued: Mutex<u32>,
+    breaker: Breaker,
+}
+
+/// Breakdowns of an instance.
+#[derive(Debug, Clone, Copy, Default)]
+struct Failures {
+    all: u32,
+    /// Those that it was to blame for.
+    own: u32,
 }
 
 impl Supervisor {
-    /// The instance came to rest, so it works.
+    /// The instance came to rest or ended, so it works.
     pub(crate) fn rested(&self, instance: &InstanceId) {
         if !self.failures.is_empty() {
             self.failures.remove(instance);
         }
     }
 
-    /// How many breakdowns there were that nothing good followed.
+    /// How many instances broke down that nothing good followed for.
     pub(crate) fn failing(&self) -> usize {
         self.failures.len()
     }
@@ -59,43 +63,78 @@ impl Supervisor {
             return;
         }
         let supervisor = &shared.supervisor;
-        let count = {
-            let mut count = supervisor.failures.entry(instance.clone()).or_insert(0);
-            *count += 1;
-            *count
-        };
+        let Failures { all, own } = supervisor.count(instance, blame);
         telemetry::broke_down();
-        tracing::error!(%instance, count, reason, "an instance broke down");
-        let (first, most) = BACK_OFF_MS;
-        let wait_ms = first.saturating_mul(1 << (count - 1).min(20)).min(most);
+        tracing::error!(%instance, count = all, reason, "an instance broke down");
+        hold_back(shared, instance, blame);
+        let (first, most) = RESTART_BACKOFF;
+        let wait = first.saturating_mul(1 << (all - 1).min(20)).min(most);
         // Spread, so that those that broke down together do not come back together.
-        let wait = Duration::from_millis(wait_ms + shared.chance.draw() % (wait_ms / 2 + 1));
-        let turn = {
-            let mut queued = supervisor.queued.lock().unwrap_or_else(PoisonError::into_inner);
-            *queued += 1;
-            *queued - 1
-        };
+        let spread = u64::try_from(wait.as_millis() / 2 + 1).unwrap_or(u64::MAX);
+        let wait = wait + Duration::from_millis(shared.chance.draw() % spread);
+        let turn = supervisor.queue();
         let (shared, instance) = (Arc::downgrade(shared), instance.clone());
         spawn::task(async move {
-            tokio::time::sleep(wait.max(APART * turn)).await;
+            tokio::time::sleep(wait.max(RESTARTS_APART * turn)).await;
             let Some(shared) = shared.upgrade() else {
                 return;
             };
-            {
-                let mut queued = shared.supervisor.queued.lock().unwrap_or_else(PoisonError::into_inner);
-                *queued -= 1;
-            }
-            if count < PUMP_FAILURES_MAX || blame == Blame::Store {
+            shared.supervisor.unqueue();
+            if own < PUMP_FAILURES_MAX || blame == Blame::Store {
                 shared.directory.wake(&instance);
                 return;
             }
             shared.supervisor.failures.remove(&instance);
-            let reason = format!("it broke down {count} times: {reason}");
+            let reason = format!("it broke down {own} times: {reason}");
             if let Err(error) = quarantine(&shared, &instance, &reason).await {
                 tracing::error!(%instance, %error, "an instance could not be put into quarantine");
             }
         });
     }
+
+    fn count(&self, instance: &InstanceId, blame: Blame) -> Failures {
+        let mut failures = self.failures.entry(instance.clone()).or_default();
+        failures.all += 1;
+        failures.own += u32::from(blame == Blame::Instance);
+        *failures
+    }
+
+    /// Takes the last place among those who wait to be restarted, and says which that is.
+    fn queue(&self) -> u32 {
+        let mut queued = self.queued.lock().unwrap_or_else(PoisonError::into_inner);
+        *queued += 1;
+        *queued - 1
+    }
+
+    fn unqueue(&self) {
+        *self.queued.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+    }
+}
+
+/// Has nobody of the same workflow let in for a while, if too many of them broke down; nobody at all, if it was the
+/// store.
+fn hold_back(shared: &Arc<Shared>, instance: &InstanceId, blame: Blame) {
+    let lane = match blame {
+        Blame::Store => None,
+        Blame::Instance => Some(shared.admission.lane(&load::workflow(&shared.store, instance))),
+    };
+    let Some(wait) = shared.supervisor.breaker.broke_down(lane.as_ref()) else {
+        return;
+    };
+    tracing::error!(
+        workflow = lane.as_deref(),
+        ?wait,
+        "too many instances broke down; the next ones are held back"
+    );
+    shared.admission.hold_back(lane.as_ref());
+    let shared = Arc::downgrade(shared);
+    spawn::task(async move {
+        tokio::time::sleep(wait).await;
+        if let Some(shared) = shared.upgrade() {
+            shared.supervisor.breaker.try_again(lane.as_ref());
+            shared.admission.let_go_on(lane.as_ref());
+        }
+    });
 }
 
 /// Puts an instance into quarantine, whoever has it.
@@ -105,6 +144,24 @@ pub(crate) async fn quarantine(shared: &Arc<Shared>, instance: &InstanceId, reas
         reason: reason.to_owned(),
         report: None,
     };
-    let act = |activation| async move { hold::put_aside(shared, &activation, &quarantined).await };
-    shared.directory.exclusively(instance, act).await
+    let sharing = Arc::clone(shared);
+    let act = |activation| async move { hold::put_aside(&sharing, &activation, &quarantined).await };
+    alone::exclusively(shared, instance, act).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found in review: they shared one count, and a store that could not be reached for a while put whoever broke down
+    /// once of its own after that into quarantine.
+    #[test]
+    fn what_the_store_is_to_blame_for_is_not_the_fault_of_the_instance() {
+        let (supervisor, instance) = (Supervisor::default(), InstanceId::new("a").unwrap());
+        for _ in 0..PUMP_FAILURES_MAX {
+            assert_eq!(supervisor.count(&instance, Blame::Store).own, 0);
+        }
+        let Failures { all, own } = supervisor.count(&instance, Blame::Instance);
+        assert_eq!((all, own), (PUMP_FAILURES_MAX + 1, 1));
+    }
 }

@@ -56,40 +56,41 @@ impl Watch {
 
     /// Reports every poll that was there at the last look already, once.
     fn look(&self) -> usize {
-        let mut reported = 0;
+        // Told when the lock is released: whoever begins or ends a poll does not wait for those who hear of it.
+        let mut long = Vec::new();
         for mut polled in self.polled.iter_mut() {
-            let Polled {
-                instance,
-                workflow,
-                at,
-                seen,
-            } = &mut *polled;
-            *seen = seen.saturating_add(1);
-            if *seen == 2 {
-                reported += 1;
-                crate::telemetry::long_poll();
-                let workflow = &**workflow;
-                match at {
-                    At::Function(whereabouts) => {
-                        let last = whereabouts.last_asked();
-                        let last = last.as_deref().unwrap_or("nothing");
-                        tracing::warn!(
-                            %instance,
-                            workflow,
-                            last,
-                            "a workflow has run for long without awaiting anything; what takes long belongs into a step"
-                        );
-                    }
-                    At::Step(step) => tracing::warn!(
-                        %instance,
-                        workflow,
-                        step = &**step,
-                        "a step has run for long without awaiting anything; what blocks belongs into `step_blocking`"
-                    ),
-                }
+            polled.seen = polled.seen.saturating_add(1);
+            if polled.seen == 2 {
+                long.push(polled.clone());
             }
         }
-        reported
+        long.iter().for_each(Polled::report);
+        long.len()
+    }
+}
+
+impl Polled {
+    fn report(&self) {
+        crate::telemetry::long_poll();
+        let (instance, workflow) = (&self.instance, &*self.workflow);
+        match &self.at {
+            At::Function(whereabouts) => {
+                let last = whereabouts.last_asked();
+                let last = last.as_deref().unwrap_or("nothing");
+                tracing::warn!(
+                    %instance,
+                    workflow,
+                    last,
+                    "a workflow has run for long without awaiting anything; what takes long belongs into a step"
+                );
+            }
+            At::Step(step) => tracing::warn!(
+                %instance,
+                workflow,
+                step = &**step,
+                "a step has run for long without awaiting anything; what blocks belongs into `step_blocking`"
+            ),
+        }
     }
 }
 

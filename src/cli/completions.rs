@@ -1,5 +1,7 @@
 //! `everstep completions`: a script that teaches a shell the commands and options.
 
+use std::io::Write;
+
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
@@ -18,7 +20,9 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn run(&self, output: &mut Output) -> Outcome {
-        clap_complete::generate(self.shell, &mut Arguments::command(), "everstep", &mut output.out);
-        Ok(())
+        // In one piece: a reader that has enough (`| head`) is told apart from a disk that is full.
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Arguments::command(), "everstep", &mut script);
+        Ok(output.out.write_all(&script)?)
     }
 }

@@ -113,6 +113,12 @@ impl Demo {
         } else if let Some(told) = before.of(order.id().as_str()) {
             tell(number, Mark::Before, told);
         }
+        if number == 1 && order.input_differs() {
+            teller::note(&format!(
+                "The orders in {} were started with another --seed or --fast, and stay as they are. Remove it for new ones.\n",
+                self.store
+            ));
+        }
         let mut last = order.reached(|_| true).await?;
         while !last.is_terminal() {
             match last {

@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use clap::Args;
-use everstep::InstanceId;
 use everstep::clock::Millis;
 use serde_json::Value;
 
@@ -20,14 +19,16 @@ pub(crate) struct History {
     /// The store: `./data`, `fjall:./data` or `sled:./data`
     store: String,
     /// The id of the instance
-    instance: InstanceId,
+    #[arg(value_parser = look::id)]
+    instance: String,
 }
 
 impl History {
     pub(crate) fn run(&self, output: &mut Output) -> Outcome {
         let store = look::open(&self.store)?;
+        let id = look::find(&store, &self.store, &self.instance)?;
         let none = || Problem::NoInstance(self.instance.clone(), self.store.clone());
-        let mut instance = look::instance(&store, &self.instance)?.ok_or_else(none)?;
+        let mut instance = look::instance(&store, &id)?.ok_or_else(none)?;
         // First what is decided, then what is not.
         let order = |line: &Line| line.entry.completed.map_or(u64::MAX, |completed| completed.order);
         instance.lines.sort_by_key(|line| (order(line), line.entry.id));

@@ -34,9 +34,9 @@ pub(crate) struct List {
     /// Only children of this instance
     #[arg(long)]
     parent: Option<String>,
-    /// At most so many
-    #[arg(long, short = 'n', default_value_t = 50)]
-    limit: usize,
+    /// At most so many [default: 50; with --json, all]
+    #[arg(long, short = 'n')]
+    limit: Option<usize>,
     /// The oldest first, and not the newest
     #[arg(long)]
     oldest: bool,
@@ -44,6 +44,9 @@ pub(crate) struct List {
     #[arg(long, short)]
     all: bool,
 }
+
+/// Instances in a table, unless said otherwise: more than a screen of them is not read.
+const SHOWN: usize = 50;
 
 const STATUSES: [Status; 15] = [
     Status::Pending,
@@ -64,7 +67,7 @@ const STATUSES: [Status; 15] = [
 ];
 
 fn status(text: &str) -> Result<Status, String> {
-    let named = |status: &Status| status.to_string().replace(' ', "-");
+    let named = |status: &Status| look::status_name(*status);
     let wanted = text.to_lowercase().replace([' ', '_'], "-");
     STATUSES
         .into_iter()
@@ -85,15 +88,16 @@ type Found = (Millis, InstanceId, IndexRow);
 impl List {
     pub(crate) fn run(&self, output: &mut Output) -> Outcome {
         let store = look::open(&self.store)?;
-        let (found, all) = self.find(&store)?;
+        let limit = self.limit.unwrap_or(if output.json { usize::MAX } else { SHOWN });
+        let (found, all) = self.find(&store, limit)?;
         if output.json {
             for (started, id, row) in &found {
                 let tags: serde_json::Map<_, _> = row.tags.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
                 output.object(&json!({
                     "id": id.as_str(),
                     "workflow": row.workflow,
-                    "status": row.status.to_string(),
-                    "started_at_ms": started,
+                    "status": look::status_name(row.status),
+                    "created_at_ms": started,
                     "updated_at_ms": row.updated_at_ms,
                     "parent": row.parent,
                     "tags": tags,
@@ -140,7 +144,7 @@ impl List {
     }
 
     /// What is asked for, in the order that is asked for, and how many there are in all.
-    fn find(&self, store: &storage::Store) -> Outcome<(Vec<Found>, usize)> {
+    fn find(&self, store: &storage::Store, limit: usize) -> Outcome<(Vec<Found>, usize)> {
         let (mut found, mut all) = (VecDeque::new(), 0);
         for shard in store.shards() {
             let mut after = None;
@@ -150,7 +154,7 @@ impl List {
                     all += 1;
                     found.push_back(instance);
                     // The oldest come first, in each shard: what can no longer be shown is not kept.
-                    if !self.oldest && store.shards().count() == 1 && found.len() > self.limit {
+                    if !self.oldest && store.shards().count() == 1 && found.len() > limit {
                         found.pop_front();
                     }
                 }
@@ -165,7 +169,7 @@ impl List {
         if !self.oldest {
             found.reverse();
         }
-        found.truncate(self.limit);
+        found.truncate(limit);
         Ok((found, all))
     }
 

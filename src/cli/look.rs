@@ -1,13 +1,12 @@
 //! Reading an instance out of a store, without running anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use everstep::clock::Millis;
-use everstep::location::{Location, Segment};
 use everstep::storage::key::{Local, Meta};
 use everstep::storage::record::{
-    Attempts, Decided, Entry, EntryKind, Failure, Hold, Input, Message, Name, Origin, Output, Published, State,
+    Attempts, Decided, Entry, EntryKind, Failure, Hold, Input, Message, Name, Origin, Output, Published, State, Status,
 };
 use everstep::storage::{OpenOptions, Rows, Store, Url};
 use everstep::{InstanceId, storage};
@@ -39,6 +38,40 @@ pub(crate) fn open(url: &str) -> Outcome<Store> {
     Ok(existing(url)?.open(url)?)
 }
 
+/// An id on the command line: also that of a built-in instance, which `list --all` shows.
+pub(crate) fn id(text: &str) -> Result<String, everstep::InvalidId> {
+    if !text.starts_with("__") {
+        text.parse::<InstanceId>()?;
+    }
+    Ok(text.to_owned())
+}
+
+/// The instance that is meant, if it is there.
+pub(crate) fn find(store: &Store, url: &str, text: &str) -> Outcome<InstanceId> {
+    let none = || Problem::NoInstance(text.to_owned(), url.to_owned());
+    if let Ok(id) = text.parse::<InstanceId>() {
+        let namespace = store.namespace(&id);
+        let snapshot = store.snapshot(namespace.shard())?;
+        let state = namespace.get::<State>(&*snapshot, &Local::Meta(Meta::State))?;
+        return state.map(|_| id).ok_or_else(none);
+    }
+    // The ids of built-in ones are made by nobody else: they are taken from the listing.
+    for shard in store.shards() {
+        let mut after = None;
+        loop {
+            let page = store.instances(shard, after.as_ref())?;
+            if let Some((_, id, _)) = page.rows.into_iter().find(|(_, id, _)| id.as_str() == text) {
+                return Ok(id);
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    Err(none())
+}
+
 /// One instance, as it was at one moment.
 pub(crate) struct Instance {
     pub(crate) id: InstanceId,
@@ -53,6 +86,21 @@ pub(crate) struct Instance {
     /// What waits in the inbox, by name.
     pub(crate) inbox: Vec<String>,
     pub(crate) published: BTreeMap<String, Value>,
+}
+
+impl Instance {
+    /// Puts the entries in the order in which they were first asked for, each followed by what is inside it.
+    pub(crate) fn in_order(&mut self) {
+        let mut first = HashMap::new();
+        for line in &self.lines {
+            for depth in 1..=line.path.len() {
+                let begun = first.entry(line.path[..depth].to_vec()).or_insert(line.entry.id);
+                *begun = line.entry.id.min(*begun);
+            }
+        }
+        let way = |line: &Line| -> Vec<_> { (1..=line.path.len()).map(|depth| first[&line.path[..depth]]).collect() };
+        self.lines.sort_by_cached_key(way);
+    }
 }
 
 /// One entry.
@@ -120,7 +168,7 @@ impl Line {
                     "number": attempt.number,
                     "started_at_ms": attempt.started_at_ms,
                     "duration_ms": attempt.duration_ms,
-                    "failure": attempt.failure.to_string(),
+                    "failure": failure_object(&attempt.failure),
                 })
             })
             .collect();
@@ -131,10 +179,27 @@ impl Line {
             "order": self.entry.completed.map(|completed| completed.order),
             "at_ms": self.at_ms(),
             "detail": self.detail,
-            "failure": self.failure().map(ToString::to_string),
+            "failure": self.failure().map(failure_object),
             "failed_attempts": failed,
         })
     }
+}
+
+/// A failure, for programs.
+pub(crate) fn failure_object(failure: &Failure) -> Value {
+    json!({
+        "kind": format!("{:?}", failure.kind),
+        "message": failure.message,
+        "path": failure.path,
+        "attempts": failure.attempts,
+        "causes": failure.causes,
+        "code": failure.code,
+    })
+}
+
+/// A status as `--status` takes it.
+pub(crate) fn status_name(status: Status) -> String {
+    status.to_string().replace(' ', "-")
 }
 
 /// Reads an instance; none if there is no such instance.
@@ -169,7 +234,7 @@ pub(crate) fn instance(store: &Store, id: &InstanceId) -> Outcome<Option<Instanc
         Ok(())
     })?;
     let lines = lines.into_iter().map(|(location, entry)| Line {
-        path: path(&names, &location),
+        path: location.path_parts(&names),
         attempts: attempts.remove(&entry.id),
         detail: detail(store, &entry.kind),
         entry,
@@ -193,17 +258,6 @@ fn called(message: &Message) -> String {
     message
         .told_or_asked()
         .map_or_else(|| "(internal)".to_owned(), |(name, _)| name.to_owned())
-}
-
-fn path(names: &[String], location: &Location) -> Vec<String> {
-    let name = |index: u32| names.get(index as usize).map_or("?", String::as_str);
-    let text = |segment: &Segment| match *segment {
-        Segment::Name(index) => name(index).to_owned(),
-        // What the engine itself records once in a run.
-        Segment::Iteration { name: index, number } if number == i64::MAX as u64 => name(index).to_owned(),
-        Segment::Iteration { name: index, number } => format!("{}~{number}", name(index)),
-    };
-    location.segments().iter().map(text).collect()
 }
 
 /// What an entry came to, or what it waits for.

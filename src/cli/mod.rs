@@ -21,6 +21,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use serde_json::json;
 
 use problem::{Outcome, Problem};
 
@@ -94,8 +95,25 @@ impl Output {
     }
 }
 
+/// The command line is wrong, or asks for help.
+fn misused(error: &clap::Error) -> ExitCode {
+    let as_json = std::env::args_os().any(|argument| argument == "--json");
+    if !as_json || !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.render().to_string();
+    let (message, help) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let message = message.trim().trim_start_matches("error: ");
+    let error = json!({"code": null, "message": message, "help": help.trim(), "page": null});
+    anstream::eprintln!("{}", json!({"error": error}));
+    ExitCode::from(2)
+}
+
 pub(crate) fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return misused(&error),
+    };
     let mut output = Output {
         out: anstream::stdout(),
         json: arguments.json,

@@ -3,7 +3,6 @@
 use std::io;
 use std::process::ExitCode;
 
-use everstep::InstanceId;
 use everstep::storage;
 use serde_json::json;
 
@@ -38,7 +37,7 @@ pub(crate) enum Problem {
     /// There is nothing at the place that was named.
     NoStore(String),
     /// There is no such instance.
-    NoInstance(InstanceId, String),
+    NoInstance(String, String),
     /// Anything else.
     Other(String),
 }
@@ -68,6 +67,9 @@ impl Problem {
         match self {
             Self::Silent(_) => String::new(),
             Self::Everstep(error) => error.to_string(),
+            Self::NoStore(url) if in_memory(url) => {
+                format!("`{url}` lives in the process that opened it: nobody else can look at it")
+            }
             Self::NoStore(url) => format!("there is no store at {url}"),
             Self::NoInstance(instance, url) => format!("there is no instance `{instance}` in {url}"),
             Self::Other(message) => message.clone(),
@@ -79,6 +81,7 @@ impl Problem {
         use storage::Error as Store;
         let everstep::Error::Storage(error) = (match self {
             Self::Everstep(error) => error,
+            Self::NoStore(url) if in_memory(url) => return Some("a store on disk is `./data` or `sled:./data`".into()),
             Self::NoStore(_) => return Some("check the path; `everstep demo` makes a store to look at".into()),
             Self::NoInstance(_, url) => return Some(format!("`everstep list {url}` shows which there are")),
             Self::Silent(_) | Self::Other(_) => return None,
@@ -126,6 +129,10 @@ impl Problem {
         }
         self.exit().into()
     }
+}
+
+fn in_memory(url: &str) -> bool {
+    url.starts_with("memory:")
 }
 
 impl From<everstep::Error> for Problem {

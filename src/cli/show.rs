@@ -3,9 +3,8 @@
 use std::io::Write;
 
 use clap::Args;
-use everstep::InstanceId;
 use everstep::clock::Millis;
-use everstep::storage::record::Status;
+use everstep::storage::record::{EntryKind, Status};
 use serde_json::{Value, json};
 
 use super::look::{Instance, Line};
@@ -21,20 +20,33 @@ pub(crate) struct Show {
     /// The store: `./data`, `fjall:./data` or `sled:./data`
     store: String,
     /// The id of the instance
-    instance: InstanceId,
+    #[arg(value_parser = look::id)]
+    instance: String,
     /// Entries at most; what is left out is counted
     #[arg(long, short = 'n', default_value_t = 100)]
     limit: usize,
 }
 
-/// Columns of the timeline.
-const COLUMNS: usize = 48;
+/// Columns of the timeline: the least and the most, and what stands around it beside the names.
+const COLUMNS: (usize, usize) = (10, 48);
+const AROUND: usize = 14;
+
+/// How many of them fit beside names of this width. What is no terminal takes as many as there can be.
+fn columns(names: usize) -> usize {
+    let (least, most) = COLUMNS;
+    let terminal = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    let wide = terminal
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0);
+    wide.map_or(most, |wide| wide.saturating_sub(names + AROUND).clamp(least, most))
+}
 
 impl Show {
     pub(crate) fn run(&self, output: &mut Output) -> Outcome {
         let store = look::open(&self.store)?;
+        let id = look::find(&store, &self.store, &self.instance)?;
         let none = || Problem::NoInstance(self.instance.clone(), self.store.clone());
-        let instance = look::instance(&store, &self.instance)?.ok_or_else(none)?;
+        let mut instance = look::instance(&store, &id)?.ok_or_else(none)?;
         if output.json {
             return output.object(&object(&instance));
         }
@@ -42,6 +54,7 @@ impl Show {
         if instance.lines.is_empty() {
             return Ok(());
         }
+        instance.in_order();
         let shown = &instance.lines[..instance.lines.len().min(self.limit)];
         writeln!(output.out, "\n{}", paint::strong("entries"))?;
         tree(output, &instance, shown)?;
@@ -61,22 +74,32 @@ fn object(instance: &Instance) -> Value {
         "id": instance.id.as_str(),
         "workflow": origin.workflow,
         "version": origin.version,
-        "status": state.status.to_string(),
+        "status": look::status_name(state.status),
+        "paused": state.paused,
         "run": state.run,
-        "started_at_ms": origin.created_at_ms,
+        "created_at_ms": origin.created_at_ms,
         "updated_at_ms": state.updated_at_ms,
-        "alarm_at_ms": state.alarm_at_ms,
+        "wakes_at_ms": state.alarm_at_ms,
         "deadline_at_ms": origin.deadline_at_ms,
         "parent": origin.parent.as_ref().map(|parent| &parent.instance),
         "tags": origin.tags.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
         "input": instance.input,
         "output": instance.output,
-        "failure": instance.failure.as_ref().map(ToString::to_string),
+        "failure": instance.failure.as_ref().map(look::failure_object),
         "hold": instance.hold.as_ref().map(|hold| &hold.reason),
+        "children": instance.lines.iter().filter_map(child).collect::<Vec<_>>(),
         "inbox": instance.inbox,
         "published": instance.published,
         "entries": instance.lines.iter().map(Line::object).collect::<Vec<_>>(),
     })
+}
+
+/// A child that it has started, by its id.
+fn child(line: &Line) -> Option<&str> {
+    match &line.entry.kind {
+        EntryKind::Child(child) => Some(&child.instance),
+        _ => None,
+    }
 }
 
 fn head(output: &mut Output, instance: &Instance) -> Outcome {
@@ -146,6 +169,8 @@ fn mark(instance: &Instance, line: &Line) -> String {
     match instance.state.status {
         _ if line.failure().is_some() => paint::bad("✗"),
         _ if line.is_done() => paint::good("✓"),
+        // It is over with its items, and nothing is recorded of that.
+        Status::Completed if matches!(line.entry.kind, EntryKind::Map { .. }) => paint::good("✓"),
         status if status.is_terminal() => paint::faint("·"),
         Status::Running => paint::busy("▶"),
         _ => paint::busy("…"),
@@ -165,10 +190,10 @@ fn tree(output: &mut Output, instance: &Instance, lines: &[Line]) -> Outcome {
                 continue;
             }
             let failed = line.attempts.as_ref().map_or(0, |attempts| attempts.count);
-            let again = if failed > 0 {
-                paint::odd(&format!("  {failed} failed attempts"))
-            } else {
-                String::new()
+            let again = match failed {
+                0 => String::new(),
+                1 => paint::odd("  1 failed attempt"),
+                _ => paint::odd(&format!("  {failed} failed attempts")),
             };
             let told = line.told().map(|told| text::short(&told, 60));
             let told = match told {
@@ -199,7 +224,6 @@ fn branches(rest: &[Line], path: &[String], depth: usize) -> String {
 fn timeline(output: &mut Output, instance: &Instance, lines: &[Line]) -> Outcome {
     let (from, to) = (instance.origin.created_at_ms, instance.state.updated_at_ms);
     let length = to.saturating_sub(from).max(1);
-    let column = |at: Millis| (at.saturating_sub(from).min(length) * (COLUMNS as u64 - 1) / length) as usize;
     let mut timed: Vec<_> = lines.iter().filter(|line| line.at_ms().is_some()).collect();
     if timed.is_empty() {
         return Ok(());
@@ -211,7 +235,9 @@ fn timeline(output: &mut Output, instance: &Instance, lines: &[Line]) -> Outcome
         .max()
         .unwrap_or(0)
         .min(30);
-    let scale = format!("{:>1$}", text::span(length), COLUMNS.saturating_sub(1));
+    let columns = columns(width);
+    let column = |at: Millis| (at.saturating_sub(from).min(length) * (columns as u64 - 1) / length) as usize;
+    let scale = format!("{:>1$}", text::span(length), columns - 1);
     writeln!(
         output.out,
         "\n{}  {:w$}0{}",
@@ -223,7 +249,7 @@ fn timeline(output: &mut Output, instance: &Instance, lines: &[Line]) -> Outcome
     let mut before = from;
     for line in timed {
         let at = line.at_ms().unwrap_or(to);
-        let mut cells = vec!["·"; COLUMNS];
+        let mut cells = vec!["·"; columns];
         // From what was decided before it: a chain reads as one line, from left to right.
         for cell in &mut cells[column(before)..=column(at)] {
             *cell = "━";

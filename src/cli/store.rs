@@ -61,8 +61,8 @@ pub(crate) struct Export {
     /// The store
     store: String,
     /// Only this instance
-    #[arg(long)]
-    instance: Option<InstanceId>,
+    #[arg(long, value_parser = look::id)]
+    instance: Option<String>,
     /// The file to write, which must not exist (standard output if left out)
     #[arg(long, short)]
     out: Option<PathBuf>,
@@ -71,14 +71,25 @@ pub(crate) struct Export {
 impl Export {
     pub(crate) fn run(&self) -> Outcome {
         let store = look::open(&self.store)?;
+        let instance = self.instance.as_deref().map(|id| look::find(&store, &self.store, id));
+        let instance = instance.transpose()?;
         let Some(path) = &self.out else {
-            return self.write(&store, &mut std::io::stdout().lock());
+            return write(&store, instance.as_ref(), &mut std::io::stdout().lock());
         };
         // What a store holds is nobody else's business, nor is what comes out of it.
         let file = File::options().write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| refused("write", path, &error))?;
+        let written = Self::write_to_disk(&store, instance.as_ref(), file, path);
+        if written.is_err() {
+            // Half a file is none.
+            let _ = std::fs::remove_file(path);
+        }
+        written
+    }
+
+    fn write_to_disk(store: &Store, instance: Option<&InstanceId>, file: File, path: &Path) -> Outcome {
         let mut out = BufWriter::new(file);
-        self.write(&store, &mut out)?;
+        write(store, instance, &mut out)?;
         // The store may be removed as soon as this command has succeeded, so the file has to be on the disk by then,
         // and its name.
         let file = out.into_inner().map_err(|error| Problem::from(error.into_error()))?;
@@ -87,14 +98,14 @@ impl Export {
         File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(())
     }
+}
 
-    fn write(&self, store: &Store, out: &mut dyn Write) -> Outcome {
-        match &self.instance {
-            Some(instance) => store.export_instance(instance, out)?,
-            None => store.export(out)?,
-        };
-        Ok(out.flush()?)
-    }
+fn write(store: &Store, instance: Option<&InstanceId>, out: &mut dyn Write) -> Outcome {
+    match instance {
+        Some(instance) => store.export_instance(instance, out)?,
+        None => store.export(out)?,
+    };
+    Ok(out.flush()?)
 }
 
 #[derive(Debug, Args)]
@@ -127,7 +138,7 @@ Examples:
   everstep backup ./data ./backup-monday
   everstep backup ./data sled:./as-sled     to another engine
 
-While a program has the store open, it makes the backup itself: `Store::backup`.")]
+While a program has the store open, it makes the backup itself: `Runtime::backup`.")]
 pub(crate) struct Backup {
     /// The store to copy
     store: String,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::duration::{IntoDuration, InvalidDuration};
+
 /// How an instance can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
@@ -31,6 +33,36 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// How long something is kept: a [`Duration`], a text such as `"30d"`, or none, for ever.
+pub trait Keep {
+    /// The period, if it is one.
+    fn period(self) -> Result<Option<Duration>, InvalidDuration>;
+}
+
+impl Keep for Duration {
+    fn period(self) -> Result<Option<Duration>, InvalidDuration> {
+        self.into_duration().map(Some)
+    }
+}
+
+impl Keep for &str {
+    fn period(self) -> Result<Option<Duration>, InvalidDuration> {
+        self.into_duration().map(Some)
+    }
+}
+
+impl Keep for String {
+    fn period(self) -> Result<Option<Duration>, InvalidDuration> {
+        self.into_duration().map(Some)
+    }
+}
+
+impl Keep for Option<Duration> {
+    fn period(self) -> Result<Option<Duration>, InvalidDuration> {
+        self.map(IntoDuration::into_duration).transpose()
+    }
+}
+
 /// How long instances are kept after they ended, by how that was. Without a period they are kept for ever.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Retention {
@@ -38,6 +70,8 @@ pub(crate) struct Retention {
     all: Periods,
     /// What is said of one workflow.
     workflows: BTreeMap<String, Periods>,
+    /// How long messages are kept that could not be delivered; none is for ever.
+    pub(crate) dead_letters: Option<Duration>,
 }
 
 /// By how an instance ended: a period, or for ever.
@@ -59,13 +93,22 @@ impl Retention {
         *own.or_else(|| self.all.get(&ended))?
     }
 
+    /// The shortest of all periods; none if everything is kept for ever.
+    pub(crate) fn shortest(&self) -> Option<Duration> {
+        self.each().filter_map(|(_, _, period)| period).min()
+    }
+
     /// Whether everything is kept for ever.
     pub(crate) fn keeps_everything(&self) -> bool {
-        self.each().all(|(_, _, period)| period.is_none())
+        self.dead_letters.is_none() && self.shortest().is_none()
     }
 
     /// Tells what can't be.
     pub(super) fn check(&self, require: &mut impl FnMut(bool, String)) {
+        require(
+            !self.dead_letters.is_some_and(|period| period.is_zero()),
+            "keep_dead_letters is 0: they would be gone before anybody could look".into(),
+        );
         for (workflow, ended, period) in self.each() {
             let of = workflow.map_or_else(String::new, |workflow| format!(" of `{workflow}`"));
             require(

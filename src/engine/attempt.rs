@@ -80,11 +80,17 @@ impl Attempt {
 
     /// The same for every attempt at this step, also after a restart, and different from that of any other step: what
     /// to give to a payment provider so that two attempts charge once.
+    ///
+    /// It begins with the instance, the run and the path of the step, for people to read, and ends with a few digits that
+    /// only this instance has: one that is deleted and started again under the same id has other keys.
     pub fn idempotency_key(&self) -> &str {
         self.inner.idempotency_key.get_or_init(|| {
-            let Facts { instance, keyed_in, .. } = &*self.inner.facts;
+            let facts = &*self.inner.facts;
+            let Facts { instance, keyed_in, .. } = facts;
             let path = self.inner.journal.lock().names.path(&self.inner.location);
-            format!("{instance}/{keyed_in}/{path}")
+            // Of what a copy on another machine has as well: it may make an attempt again that was made here.
+            let digest = facts.seed().digest("key").to_hex();
+            format!("{instance}/{keyed_in}/{path}#{}", &digest[..16])
         })
     }
 
@@ -134,13 +140,17 @@ impl fmt::Debug for Attempt {
 }
 
 /// Names one attempt within the process. A result that comes late carries a name that nobody waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct AttemptId(u64);
 
 impl AttemptId {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn number(self) -> u64 {
+        self.0
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) enum Exceeded {
     Published { max: usize },
     #[error("at most {max} questions can be open; answer some before taking more")]
     Questions { max: usize },
+    #[error("at most {max} events can be waited for at a time; wait for some before waiting for more")]
+    Events { max: usize },
 }
 
 impl Exceeded {
@@ -47,6 +49,7 @@ impl Exceeded {
             Self::Names { .. } | Self::AtOnce { .. } => "ES0305",
             Self::Published { .. } => "ES0306",
             Self::Questions { .. } => "ES0307",
+            Self::Events { .. } => "ES0308",
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Everything is a keyed hash with the instance's secret as the key. Whoever has seen any number of ids, random numbers
 //! and tokens of an instance knows neither the secret nor the next of them.
 
-use crate::location::Location;
+use crate::location::{Location, Segment};
 use crate::storage::record::Secret;
 
 /// Names what is derived at a place, for `what`: 128 bits as lower-case hexadecimal.
@@ -13,6 +13,11 @@ pub(crate) fn id(secret: Secret, run: u32, location: &Location, what: &str) -> S
     format!("{:032x}", u128::from_be_bytes(half(secret, run, location, what)))
 }
 
+/// Whether a text has the form of what [`id`] gives.
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
 /// Names something of an instance that is made at no place of its code.
 pub(crate) fn of_instance(secret: Secret, run: u32, what: &str) -> String {
     id(secret, run, &Location::root(), what)
@@ -20,28 +25,25 @@ pub(crate) fn of_instance(secret: Secret, run: u32, what: &str) -> String {
 
 /// The secret of an instance that is started from this place.
 pub(crate) fn secret(secret: Secret, run: u32, location: &Location) -> Secret {
-    Secret(half(secret, run, location, "secret"))
-}
-
-/// What nobody can make without the secret. Comparing two of these takes as long whether they are alike or not.
-pub(crate) fn digest(secret: Secret, text: &str) -> blake3::Hash {
-    let mut key = [0; 32];
-    key[..16].copy_from_slice(&secret.0);
-    blake3::keyed_hash(&key, text.as_bytes())
+    Secret::derived(half(secret, run, location, "secret"))
 }
 
 fn half(secret: Secret, run: u32, location: &Location, what: &str) -> [u8; 16] {
-    // A location is told apart by its debug form: numbers and brackets, no free text.
-    let digest = digest(secret, &format!("{run} {location:?} {what}"));
-    let mut half = [0; 16];
-    half.copy_from_slice(&digest.as_bytes()[..16]);
-    half
+    secret.half(&format!("{run} {} {what}", spelled(location)))
+}
+
+/// A location as text that stays as it is for ever: numbers and brackets, nothing of the user's.
+fn spelled(location: &Location) -> String {
+    let segments = location.segments().iter().map(|segment| match segment {
+        Segment::Name(name) => format!("Name({name})"),
+        Segment::Iteration { name, number } => format!("Iteration {{ name: {name}, number: {number} }}"),
+    });
+    format!("Location([{}])", segments.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::location::Segment;
 
     #[test]
     fn every_part_makes_a_difference() {
@@ -58,12 +60,28 @@ mod tests {
         let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
         assert_eq!(distinct.len(), ids.len(), "{ids:?}");
         assert_eq!(ids[0], id(one, 1, &here, "a"), "and nothing else does");
-        assert_eq!(ids[0].len(), 32);
+        assert!(ids.iter().all(|id| is_id(id)) && !is_id("order-7") && !is_id(&ids[0].to_uppercase()));
+    }
+
+    /// Found in review: ids hung on how a location is printed for developers. They are stored, and sent to others.
+    #[test]
+    fn an_id_is_the_same_in_every_release() {
+        let name = Location::root().child(Segment::Name(7)).unwrap();
+        let inside = name.child(Segment::Iteration { name: 2, number: 30 }).unwrap();
+        assert_eq!(spelled(&Location::root()), "Location([])");
+        assert_eq!(
+            spelled(&inside),
+            "Location([Name(7), Iteration { name: 2, number: 30 }])"
+        );
+        assert_eq!(
+            id(Secret::from(1), 2, &inside, "event"),
+            "61f756643e5040cdb5769bbc82138244"
+        );
     }
 
     #[test]
     fn both_ends_of_the_secret_count() {
-        let of = |bytes: [u8; 16]| digest(Secret(bytes), "text");
+        let of = |bytes: [u8; 16]| Secret::derived(bytes).digest("text");
         let mut ends = [[0; 16]; 3];
         ends[1][0] = 1;
         ends[2][15] = 1;

@@ -4,9 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::engine::journal::Journal;
+use crate::engine::journal::{Journal, has_given_back, is_given_up};
 use crate::engine::witness::CallSite;
 use crate::location::Location;
+use crate::storage::record::EntryKind;
 
 /// Where history and code went apart, and what can be done about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,11 +56,26 @@ impl Divergence {
         });
         Self {
             path: journal.names.path(location),
-            recorded: journal.entries.get(location).map(|entry| entry.kind.name().to_owned()),
+            recorded: journal.entries.get(location).map(|entry| described(&entry.kind)),
             asked,
             asked_at: call_site.map(ToString::to_string),
             neighbours: neighbours.collect(),
         }
+    }
+}
+
+/// What is recorded, with what tells it apart where its place does not.
+fn described(kind: &EntryKind) -> String {
+    let name = kind.name();
+    match kind {
+        EntryKind::Sent { to, name: message, .. } => format!("{name}, {message} to {to}"),
+        EntryKind::Publish { topic, .. } => format!("{name}, {topic}"),
+        EntryKind::Child(child) if child.closed => format!("{name} that was closed, {}", child.instance),
+        EntryKind::Child(child) => format!("{name}, {} as {}", child.workflow, child.instance),
+        EntryKind::Version { version } => format!("{name}, {version}"),
+        EntryKind::Receive { .. } if has_given_back(kind) => format!("{name} whose message went back unread"),
+        EntryKind::Event { .. } if is_given_up(kind) => format!("{name} that was given up"),
+        _ => name.to_owned(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! What comes out of code that did not end well.
 
-use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -18,7 +17,9 @@ pub type Result<T, E = WorkflowError> = std::result::Result<T, E>;
 
 /// The error of a workflow, a step or an activity: whatever `?` met, with its causes.
 ///
-/// It converts from every error type and so, like its kin in other crates, is not an [`std::error::Error`] itself.
+/// It converts from every error type and so, like its kin in other crates, is not an [`std::error::Error`] itself. An
+/// error whose [source](std::error::Error::source) is a [`Failure`] keeps what is known about that: whether it is worth
+/// another attempt, where it happened, and how often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowError {
     failure: Failure,
@@ -63,6 +64,15 @@ impl WorkflowError {
         self.next_run.is_some()
     }
 
+    /// The error of code that has run out of time, in its own words.
+    pub(crate) fn of_deadline(mut self, why: &str) -> Self {
+        if self.failure.kind != FailureKind::DeadlineExceeded && !self.is_next_run() {
+            self.failure.kind = FailureKind::DeadlineExceeded;
+            self.failure.causes.push(why.to_owned());
+        }
+        self
+    }
+
     fn marked(mut self, kind: FailureKind) -> Self {
         self.failure.kind = kind;
         self
@@ -77,9 +87,9 @@ impl fmt::Display for WorkflowError {
 
 impl<E: StdError + 'static> From<E> for WorkflowError {
     fn from(error: E) -> Self {
-        // A failure that comes out of an operation goes on as it is: kind, path and attempts are not flattened to text.
-        let failure = (&error as &dyn Any).downcast_ref::<Failure>().cloned();
-        let failure = failure.unwrap_or_else(|| Failure::of(&error));
+        // A failure that comes out of an operation goes on as it is, also inside an error of the user's: kind, path and
+        // attempts are not flattened to text.
+        let failure = Failure::of(&error);
         let next_run = None;
         Self { failure, next_run }
     }
@@ -149,12 +159,19 @@ pub(crate) enum Misuse {
     OutsideWorkflow,
     #[error(
         "an operation of a loop's iteration was awaited after the iteration had ended; await it inside, or make it in \
-         the scope around the loop"
+         the scope around the loop and await it there first"
     )]
     OutlivedIteration,
     #[error(
-        "the workflow function waits for something that is not an operation of its context, which replay could not \
-         repeat; do it in a step, or wait with `sleep` or `receive`"
+        "the iteration `{iteration}` used the context around its loop, or was the first to await something that was \
+         made there; after a restart the loop goes on from a recorded state and does not come here again, so use the \
+         context that the body is given, or begin to await it before the loop"
+    )]
+    AroundLoop { iteration: String },
+    #[error(
+        "the workflow function waits for something that is not an operation of its context (a timer, a channel from \
+         elsewhere, `yield_now` beside an operation), which replay could not repeat; do it in a step, or wait with \
+         `sleep` or `receive`"
     )]
     ForeignWait,
     #[error(
@@ -184,6 +201,7 @@ impl From<Misuse> for Failure {
         let failure = Failure::new(FailureKind::Misuse, misuse.to_string());
         match misuse {
             Misuse::SaidTooMuch { .. } => failure.of_kind(FailureKind::Limit).coded("ES0107"),
+            Misuse::AroundLoop { .. } => failure.coded("ES0108"),
             Misuse::Exceeded(exceeded) => exceeded.into(),
             Misuse::Name(error) => failure.coded(error.code()),
             Misuse::TooDeep(error) => failure.coded(error.code()),

@@ -41,10 +41,10 @@ use crate::engine::topic;
 use crate::engine::witness::CallSite;
 use crate::engine::workflow::{Definition, Running};
 use crate::location::Location;
-use crate::storage::Namespace;
 use crate::storage::key::Arrival;
 use crate::storage::payload::{Codecs, Payload};
 use crate::storage::record::{Attempts, Completed, Entry, EntryKind, Failure, Message, Origin, State};
+use crate::storage::{InFlight, Namespace};
 
 pub(crate) use function::Whereabouts;
 use function::Woken;
@@ -52,6 +52,7 @@ use messages::Waiting;
 use outbox::Outbox;
 use outside::Undecided;
 use running::Steps;
+use sleeps::Sleeps;
 #[cfg(feature = "testing")]
 pub(crate) use steps::panic_text;
 pub(crate) use steps::{AttemptEnd, Begin};
@@ -71,8 +72,8 @@ pub(crate) struct Loaded {
     pub(crate) inbox: VecDeque<(Arrival, Message)>,
     /// The names under which values are published.
     pub(crate) published: BTreeSet<String>,
-    /// Processes that died while they ran this instance, since it last got anywhere.
-    pub(crate) crashes: u32,
+    /// The attempts that had begun when the process died that ran this instance.
+    pub(crate) crashed: InFlight,
 }
 
 /// The live function of one instance and everything around it that is not yet on disk.
@@ -84,12 +85,12 @@ pub(crate) struct Execution {
     function: Running,
     woken: Arc<Woken>,
     inbox: VecDeque<(Arrival, Message)>,
-    sleeps: BTreeMap<Location, Millis>,
+    sleeps: Sleeps,
     waiting: Vec<Waiting>,
     undecided: Undecided,
     steps: Steps,
     attempts: BTreeMap<u64, Attempts>,
-    crashes: u32,
+    crashed: InFlight,
     /// Completions that wait for the next commit.
     finished: Vec<(Location, EntryKind)>,
     /// Completions of ephemeral steps: the code may see them before they are stored.
@@ -98,6 +99,10 @@ pub(crate) struct Execution {
     committing: Vec<Location>,
     /// Inbox rows that the next commit removes, or the one under way.
     taken: Vec<Arrival>,
+    /// Messages that the next commit puts back, or the one under way.
+    given_back: Vec<(Arrival, Message)>,
+    /// Whether something in the inbox waits for the commit after this one.
+    more_to_take: bool,
     /// Promises that the next commit gives up.
     given_up: Vec<u64>,
     /// Entries whose attempts changed since the last commit.
@@ -146,14 +151,14 @@ impl Execution {
             attempts,
             inbox,
             published,
-            crashes,
+            crashed,
         } = loaded;
         let bounds = topic::bounds(definition.name, bounds);
-        let mut journal = Journal::load(names, entries, state.completions, origin.created_at_ms);
+        let mut journal = Journal::load(names, entries, state.completions, state.began_at_ms);
         journal.number_for(state.run);
         journal.said_before = state.said;
-        // An instance that was only started has not said anything yet.
-        journal.silent_before = if state.revision == 1 { 0 } else { state.completions + 1 };
+        // A run whose code was not called yet has not said anything.
+        journal.silent_before = if state.said == 0 { 0 } else { state.completions + 1 };
         journal.bounds = bounds;
         journal.published = published;
         journal.row_bytes += namespace.prefix().len();
@@ -168,6 +173,7 @@ impl Execution {
             run: state.run,
             version: origin.version,
             secret: origin.secret,
+            seed: origin.seed,
             drawn_in: state.drawn_in,
             keyed_in: state.keyed_in,
             codecs: codecs.clone(),
@@ -185,15 +191,17 @@ impl Execution {
             function,
             woken,
             inbox,
-            sleeps: BTreeMap::new(),
+            sleeps: Sleeps::default(),
             waiting: Vec::new(),
             undecided: Undecided::default(),
             steps: Steps::default(),
             attempts,
-            crashes,
+            crashed,
             finished: Vec::new(),
             committing: Vec::new(),
             taken: Vec::new(),
+            given_back: Vec::new(),
+            more_to_take: false,
             given_up: Vec::new(),
             dirty_attempts: Vec::new(),
             held: Vec::new(),
@@ -246,20 +254,26 @@ impl Execution {
                 break;
             }
             self.begin_fresh(now);
-            let served = self.take_messages(now);
-            self.take_settled(served, now);
+            // What is delivered first may drop the waits that messages would be taken for.
+            if !self.journal.lock().is_full() {
+                let served = self.take_messages(now);
+                self.take_settled(served, now);
+            }
             self.take_cancels();
             self.end_undecided(now);
             self.end_sleeps(now);
-            self.begin_due_attempts(now);
+            if !self.ends_soon() {
+                self.begin_due_attempts(now);
+            }
             if !self.deliver_early(now) {
                 break;
             }
         }
         self.save_progress(now);
+        let ends = self.ends_soon();
         turn.commit = self.stage(now);
         turn.alarm_at_ms = self.alarm();
-        self.release(turn);
+        self.release(turn, ends);
         Ok(())
     }
 
@@ -283,10 +297,14 @@ impl Execution {
         }
         let committed = std::mem::take(&mut self.committing);
         let more = !committed.is_empty() || !self.held.is_empty() || !self.finished.is_empty();
+        let more = more || std::mem::take(&mut self.more_to_take);
+        let more = more || !self.ephemeral.is_empty() || !self.dirty_attempts.is_empty();
         self.taken.clear();
+        self.given_back.clear();
         let mut journal = self.journal.lock();
         journal.committed(committed);
-        more || !journal.fresh.is_empty() || !journal.closing.is_empty()
+        let to_deliver = self.undoing.is_none() && journal.has_undelivered();
+        more || to_deliver || !journal.fresh.is_empty() || !journal.closing.is_empty()
     }
 
     /// Whether something that the code waits for is given up by now, unless it has come meanwhile.
@@ -295,11 +313,26 @@ impl Execution {
         waits.chain(self.undecided.until_ms()).any(|until_ms| until_ms <= now)
     }
 
+    /// What has come into the inbox since it was read, and how much is in it now.
+    pub(crate) fn add_to_inbox(&mut self, come: VecDeque<(Arrival, Message)>) -> usize {
+        self.inbox.extend(come);
+        self.inbox.len()
+    }
+
     /// The inbox as it is now, read from the store.
+    #[cfg(feature = "testing")]
     pub(crate) fn refresh_inbox(&mut self, inbox: VecDeque<(Arrival, Message)>) {
         // What a commit under way takes may still be there.
         self.inbox = inbox;
         self.inbox.retain(|(arrival, _)| !self.taken.contains(arrival));
+        // And what it puts back is not there yet.
+        for (arrival, message) in &self.given_back {
+            let at = self.inbox.partition_point(|(there, _)| there < arrival);
+            let is_there = self.inbox.get(at).is_some_and(|(there, _)| there == arrival);
+            if !is_there && !self.taken.contains(arrival) {
+                self.inbox.insert(at, (*arrival, message.clone()));
+            }
+        }
     }
 
     /// The revision and the number of completions, with those that the commit under way makes.
@@ -318,20 +351,17 @@ impl Execution {
         self.journal.lock().waits_for()
     }
 
-    /// Steps that the function made and never awaited.
-    pub(crate) fn take_unawaited(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.journal.lock().unawaited)
-    }
-
     /// The earliest time at which there is something to do.
     fn alarm(&self) -> Option<Millis> {
         if self.state.paused {
             return None;
         }
-        let sleeps = self.sleeps.values().copied();
         let waits = self.waiting.iter().filter_map(|waiting| waiting.until_ms);
         let waits = waits.chain(self.undecided.until_ms()).chain(self.deadline_ahead());
-        sleeps.chain(waits).chain(self.steps.next_due_ms()).min()
+        waits
+            .chain(self.sleeps.next_due_ms())
+            .chain(self.steps.next_due_ms())
+            .min()
     }
 }
 

@@ -4,13 +4,11 @@
 use crate::clock::Millis;
 use crate::engine::derived;
 use crate::engine::journal::{Journal, waits_for};
-use crate::engine::message::Message as _;
 use crate::engine::schedule::{self, schedule_name};
 use crate::engine::topic::{Note, Waiter, topic_of};
 use crate::ids::{InstanceId, MessageId};
 use crate::limits::CLOSING_MAX;
 use crate::location::Location;
-use crate::storage::payload::{Codecs, PayloadError};
 use crate::storage::record::{
     ChildState, ClosePolicy, Closing, Content, Decided, Entry, EntryKind, Message, Origin, Outgoing, Parcel, Reach,
 };
@@ -40,6 +38,17 @@ impl Farewell<'_> {
         Some(self.message(&parent.instance, &Location::root(), "end", content))
     }
 
+    /// How a child ended, for the instance itself: there is nobody else any more who could tell.
+    pub(crate) fn to_itself(self, location: &Location, entry: u64, decided: Decided) -> Outgoing {
+        let settled = Content::Settled {
+            run: Journal::began_in(entry),
+            entry,
+            decided,
+            reach: Reach::Waiting,
+        };
+        self.message(self.instance.as_str(), location, "gone", settled)
+    }
+
     /// What children are told that have not ended, by their close policies.
     pub(crate) fn to_children<'c>(
         self,
@@ -65,12 +74,7 @@ impl Farewell<'_> {
     }
 
     /// What others are told when these entries are given up: children to end, topics that nobody waits.
-    pub(crate) fn to_others(
-        self,
-        entries: &[(Location, Entry)],
-        reason: &str,
-        codecs: &Codecs,
-    ) -> Result<Vec<Outgoing>, PayloadError> {
+    pub(crate) fn to_others(self, entries: &[(Location, Entry)], reason: &str) -> Vec<Outgoing> {
         let children = entries.iter().filter_map(|(location, entry)| match &entry.kind {
             EntryKind::Child(child) => Some((location, child)),
             _ => None,
@@ -78,26 +82,18 @@ impl Farewell<'_> {
         let mut told = self.to_children(children, reason);
         for (location, entry) in entries {
             if let Some(topic) = waits_for(entry) {
-                told.push(self.to_topic(location, entry.id, topic, codecs)?);
+                told.push(self.to_topic(location, entry.id, topic));
             }
         }
-        Ok(told)
+        told
     }
 
     /// What a topic is told when the wait at a place is over without an event.
-    pub(crate) fn to_topic(
-        self,
-        location: &Location,
-        entry: u64,
-        topic: &str,
-        codecs: &Codecs,
-    ) -> Result<Outgoing, PayloadError> {
+    pub(crate) fn to_topic(self, location: &Location, entry: u64, topic: &str) -> Outgoing {
         // The wait may have begun in an earlier run, of which a reset has kept it.
         let (instance, run) = (self.instance.to_string(), Journal::began_in(entry));
-        let payload = codecs.pack(&Note::GaveUp(Waiter { instance, run, entry }))?;
-        let name = Note::NAME.to_owned();
-        let topic = topic_of(topic);
-        Ok(self.message(topic.as_str(), location, "gave up", Content::Told { name, payload }))
+        let told = Note::GaveUp(Waiter { instance, run, entry }).content();
+        self.message(topic_of(topic).as_str(), location, "gave up", told)
     }
 
     /// A message from this instance to another one.

@@ -76,10 +76,13 @@
 //! - Dropping a future lets go of what it stood for, and replay drops it at the same place, because it was the delivery
 //!   of something else that made the code drop it.
 //!
-//! One thing is left to the code. `select!` polls its branches for the first time in an order that it draws. Names
-//! don't mind, and a wait for a message has its number from when it was made. But waits for the same message that are
-//! made *inside* two such branches are numbered by chance: use `select_biased!`, or give each a scope with
-//! [`Ctx::race`].
+//! One thing is left to the code. `select!` polls its branches for the first time in an order that it draws, and drops
+//! those that it has not polled yet when one is ready at once. Names don't mind, and what has no name (waits for messages
+//! and events, what is sent and published, children) has its number from when it was made. But what is numbered or drawn
+//! ([`Ctx::random`], [`Ctx::uuid`]) *inside* two such branches of one scope gets its number by chance, and a
+//! [`version`](Ctx::version), a [`compensate`](Ctx::compensate) or a [`checkpoint`](Ctx::checkpoint) in a branch beside
+//! one that is ready at once may be recorded by chance: it has no future that could take it back. Do these before the
+//! `select!`, use `select_biased!`, or give each branch a scope with [`Ctx::race`].
 //!
 //! # What is deliberately absent
 //!
@@ -125,7 +128,7 @@ mod workflow;
 
 pub(crate) use answer::answer_to;
 pub use attempt::Attempt;
-pub(crate) use attempt::AttemptId;
+pub(crate) use attempt::{AttemptId, Pulse};
 pub use context::Ctx;
 pub(crate) use derived::of_instance as derived_id;
 pub use divergence::Divergence;
@@ -158,6 +161,6 @@ pub use verbs::{
     Sleep, StartChild, Step, TryScope, TryStep, WaitEvent, Winner, Within, branch,
 };
 #[cfg(feature = "testing")]
-pub(crate) use witness::{Asked as AskedFor, Call, CallSite, Witness};
+pub(crate) use witness::{Asked as AskedFor, Call, CallSite, Unreadable, Witness};
 pub use workflow::{Accepts, IntoWorkflow, Workflow};
 pub(crate) use workflow::{Definition, Erased, Running};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::limits::NAME_BYTES_MAX;
-use crate::location::{Location, Segment};
+use crate::location::Location;
 
 /// A name that an operation can't have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,66 +90,8 @@ impl Names {
         new
     }
 
-    /// A location as people read it: `payment/retry~3/charge`.
-    ///
-    /// Names are free text. What separates them is marked where it stands inside of one, so that no two places have the
-    /// same path: a step `a/b` is `a\/b`, and a step `retry~3` is `retry\~3`.
+    /// A location as people read it.
     pub(crate) fn path(&self, location: &Location) -> String {
-        let mut path = String::new();
-        for segment in location.segments() {
-            if !path.is_empty() {
-                path.push('/');
-            }
-            match segment {
-                Segment::Name(index) => self.push(*index, &mut path),
-                Segment::Iteration { name: index, number } => {
-                    self.push(*index, &mut path);
-                    path.push_str(&format!("~{number}"));
-                }
-            }
-        }
-        path
-    }
-
-    fn push(&self, index: u32, path: &mut String) {
-        let name = self.names.get(index as usize).map_or("?", String::as_str);
-        for part in name.split_inclusive(['/', '~', '\\']) {
-            match part.as_bytes().last() {
-                Some(b'/' | b'~' | b'\\') => {
-                    let (before, mark) = part.split_at(part.len() - 1);
-                    path.extend([before, "\\", mark]);
-                }
-                _ => path.push_str(part),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// BEHAVIOUR 52: whatever names are made of, different places have different paths.
-    #[test]
-    fn no_two_places_have_the_same_path() {
-        let texts = [
-            "a", "b", "a/b", "a~1", "~1", "a\\", "\\/b", "a/", "/", "a\\/b", "1", "é/~",
-        ];
-        let mut names = Names::default();
-        let segments: Vec<_> = texts
-            .iter()
-            .map(|text| names.index(text).unwrap())
-            .flat_map(|name| [Segment::Name(name), Segment::Iteration { name, number: 1 }])
-            .collect();
-        let root = Location::root();
-        let mut seen = HashMap::new();
-        for first in &segments {
-            let one = root.child(*first).unwrap();
-            let two = segments.iter().map(|second| one.child(*second).unwrap());
-            for at in two.chain([one.clone()]) {
-                let path = names.path(&at);
-                assert_eq!(seen.insert(path.clone(), at.clone()), None, "`{path}` is also {at:?}");
-            }
-        }
+        location.path(&self.names)
     }
 }

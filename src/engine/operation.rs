@@ -1,6 +1,9 @@
 //! The future behind every verb that waits: asks when it is first polled, then waits for its outcome.
 
+use std::any::type_name;
 use std::task::{Context, Poll};
+
+use serde::de::DeserializeOwned;
 
 use crate::engine::error::Misuse;
 use crate::engine::journal::{Journal, Outcome, SharedJournal};
@@ -8,7 +11,7 @@ use crate::engine::request::{Request, Until};
 use crate::engine::scope::Scope;
 use crate::engine::witness::CallSite;
 use crate::location::Location;
-use crate::storage::payload::Codecs;
+use crate::storage::payload::{Codecs, Payload, PayloadError};
 use crate::storage::record::{EntryKind, Failure};
 
 /// Where an operation stands in its scope.
@@ -102,6 +105,39 @@ impl Operation {
             .map_or_else(String::new, |location| self.scope.journal().lock().names.path(location))
     }
 
+    /// Reads what the code of this instance, or of its child, has recorded. If that can't be read, the code is not the
+    /// code that it was recorded for.
+    pub(crate) fn read<T: DeserializeOwned>(&self, recorded: &Payload) -> Result<T, Failure> {
+        let read = self.codecs().unpack(recorded);
+        read.map_err(|error| self.unreadable::<T>(error, true))
+    }
+
+    /// Reads what others have sent. That it is something else is their mistake; that its key is not known here is not.
+    pub(crate) fn read_from_others<T: DeserializeOwned>(&self, sent: &Payload) -> Result<T, Failure> {
+        let read = self.codecs().unpack(sent);
+        read.map_err(|error| {
+            let diverges = !matches!(error, PayloadError::Decode(_));
+            self.unreadable::<T>(error, diverges)
+        })
+    }
+
+    fn unreadable<T>(&self, error: PayloadError, diverges: bool) -> Failure {
+        if diverges {
+            self.diverge(&format!(
+                "value of type {} there, which says: {error}",
+                type_name::<T>()
+            ));
+        }
+        Failure::from(error).at(self.path())
+    }
+
+    /// What is recorded of it is not what the code takes it for.
+    pub(crate) fn diverge(&self, taken_for: &str) {
+        if let Some(location) = &self.location {
+            self.scope.journal().lock().diverge(location, taken_for);
+        }
+    }
+
     /// Polls; `request` says what to ask for and is called once.
     pub(crate) fn poll_with(
         &mut self,
@@ -115,6 +151,10 @@ impl Operation {
         }
         if self.location.is_none() {
             let asked = request().and_then(|request| self.ask(&mut journal, request));
+            // Whoever asks for more than it may gets no answer, or code that takes no notice of errors would ask for ever.
+            if asked.is_err() && journal.is_refused() {
+                return Poll::Pending;
+            }
             if let Err(misuse) = asked {
                 return Poll::Ready(Err(misuse.into()));
             }
@@ -126,8 +166,18 @@ impl Operation {
     fn ask(&mut self, journal: &mut Journal, request: Request) -> Result<(), Misuse> {
         let location = match &self.place {
             Found::Named(name) => journal.locate(self.scope.location(), name),
-            Found::Numbered(location) => location.clone(),
-        }?;
+            Found::Numbered(location) => location.clone().and_then(|location| {
+                // It may have been made in another scope than that in which it is awaited.
+                journal.check_inside(&location).map(|()| location)
+            }),
+        };
+        let location = match location {
+            Ok(location) => location,
+            Err(misuse) => {
+                journal.bury(request);
+                return Err(misuse);
+            }
+        };
         let checked = journal.bounds.check_scope(self.scope.count());
         // What is recorded was within the bounds of its time.
         if checked.is_err() && !journal.entries.contains_key(&location) {
@@ -151,6 +201,7 @@ impl Operation {
         };
         if !journal.entries.contains_key(location) {
             if let Some(ended) = journal.ended.clone().filter(|_| !self.scope.is_shielded()) {
+                journal.told_of_end = true;
                 return Err(ended.at(journal.names.path(location)));
             }
             journal.record(location, kind, None);

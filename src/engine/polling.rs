@@ -35,7 +35,14 @@ impl Token {
     }
 }
 
-/// While it lives, its thread polls a function.
+/// From now until the guard is dropped, this thread polls no function, although it may have been called by one.
+pub(crate) fn poll_nothing() -> Polling {
+    Polling {
+        before: CURRENT.replace(0),
+    }
+}
+
+/// While it lives, its thread polls a function, or none.
 #[derive(Debug)]
 pub(crate) struct Polling {
     before: u64,

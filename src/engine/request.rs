@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::clock::Millis;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::attempt::Attempt;
+use crate::engine::derived;
 use crate::engine::retry::Retry;
 use crate::engine::undo::Undo;
 use crate::ids::InstanceId;
@@ -127,11 +128,14 @@ pub(crate) enum Until {
 }
 
 impl Until {
-    /// Until a time, as people have it. One that has passed is as good as now.
-    pub(crate) fn time(time: SystemTime) -> Result<Self, InvalidDuration> {
+    /// Until a time, as people have it. One that has passed is as good as now; one that is further from now than the
+    /// longest wait is a mistake.
+    pub(crate) fn time(time: SystemTime, now_ms: Millis) -> Result<Self, InvalidDuration> {
         let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let checked = since_epoch.into_duration()?;
-        Ok(Self::At(u64::try_from(checked.as_millis()).unwrap_or(u64::MAX)))
+        since_epoch
+            .saturating_sub(Duration::from_millis(now_ms))
+            .into_duration()?;
+        Ok(Self::At(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// As people read it.
@@ -175,6 +179,23 @@ pub(crate) struct SendRequest {
     pub(crate) dead_letter: bool,
 }
 
+impl SendRequest {
+    /// Whether a message to this instance can be the one that is asked for. A child whose id follows from its place may
+    /// have been closed and started once more by a reset, under another id.
+    fn is_to(&self, instance: &str) -> bool {
+        self.to.as_str() == instance || (derived::is_id(self.to.as_str()) && derived::is_id(instance))
+    }
+
+    /// The name by which it is received, or what else people call it.
+    pub(crate) fn name(&self) -> &str {
+        match &self.content {
+            Content::Told { name, .. } => name,
+            Content::Settled { .. } => "settled",
+            _ => "cancel",
+        }
+    }
+}
+
 /// An event to publish.
 #[derive(Debug, Clone)]
 pub(crate) struct PublishRequest {
@@ -188,6 +209,8 @@ pub(crate) struct PublishRequest {
 #[derive(Debug)]
 pub(crate) struct ChildRequest {
     pub(crate) state: ChildState,
+    /// Whether the code says which id it has; if not, the id follows from the place, and from the run.
+    pub(crate) named: bool,
     pub(crate) version: u32,
     pub(crate) input: Payload,
     /// How it is undone. The journal keeps it from the moment that the child is asked for.
@@ -195,7 +218,18 @@ pub(crate) struct ChildRequest {
     pub(crate) manner: Manner,
 }
 
-/// What else is said of a child that a schedule starts.
+impl ChildRequest {
+    /// Whether a child with this id can be the one that is asked for. An id that follows from the place is another one
+    /// in another run, and a reset keeps those of the run before.
+    fn is_of(&self, instance: &str) -> bool {
+        if self.named {
+            return self.state.instance == instance;
+        }
+        derived::is_id(instance)
+    }
+}
+
+/// What else is said of a child.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manner {
     /// Whether the parent is told of its end although it does not wait for it.
@@ -212,11 +246,18 @@ impl Request {
             Self::Step(_) | Self::Sleep(_) | Self::Receive(_) | Self::Outside(_) | Self::Limit(_) => None,
             Self::Begun(_) | Self::Event(..) => Some(0),
             Self::Publish(request) => Some(request.payload.bytes.len()),
-            Self::Send(request) => match &request.content {
-                Content::Told { payload, .. } => Some(payload.bytes.len()),
-                _ => Some(0),
-            },
+            Self::Send(request) => Some(request.content.bytes()),
             Self::Child(request) => Some(request.input.bytes.len()),
+        }
+    }
+
+    /// Whether the next commit has a row for it: a step has one when it has ended, and a wait that never gives up when it took
+    /// something.
+    pub(crate) fn has_row(&self) -> bool {
+        match self {
+            Self::Step(_) | Self::Limit(_) => false,
+            Self::Receive(request) => request.until.is_some(),
+            _ => true,
         }
     }
 
@@ -238,8 +279,9 @@ impl Request {
 }
 
 impl Request {
-    /// Whether what is recorded can be what this asked for: a wait has taken nothing but messages that it waits for, and
-    /// a child whose end the code waits for was not let go.
+    /// Whether what is recorded can be what this asked for. Places that are numbered say little, so what is told apart by
+    /// nothing else is compared: whom a message is for and what it is, the topic of an event, the id of a child. A wait
+    /// has taken nothing but messages that it waits for, and a child whose end the code waits for was not let go.
     pub(crate) fn takes(&self, recorded: &Entry) -> bool {
         match (self, &recorded.kind) {
             (Self::Receive(request), EntryKind::Receive { taken, .. }) => {
@@ -247,8 +289,11 @@ impl Request {
                 names.all(|name| request.names.contains(&name))
             }
             (Self::Child(request), EntryKind::Child(child)) => {
-                !request.state.awaited || child.decided.is_some() || recorded.completed.is_none()
+                let let_go = child.decided.is_none() && recorded.completed.is_some();
+                request.is_of(&child.instance) && !(request.state.awaited && let_go)
             }
+            (Self::Send(request), EntryKind::Sent { to, name, .. }) => request.is_to(to) && request.name() == name,
+            (Self::Publish(request), EntryKind::Publish { topic, .. }) => request.topic == topic,
             _ => true,
         }
     }
@@ -266,10 +311,13 @@ impl Request {
                 )
             }
             Self::Outside(request) => (request.until.map_or_else(String::new, Until::text), None),
-            Self::Send(request) => match &request.content {
-                Content::Told { name, payload } => (format!("{name} to {}", request.to), Some(payload.clone())),
-                _ => (format!("to {}", request.to), None),
-            },
+            Self::Send(request) => {
+                let payload = match &request.content {
+                    Content::Told { payload, .. } => Some(payload.clone()),
+                    _ => None,
+                };
+                (format!("{} to {}", request.name(), request.to), payload)
+            }
             Self::Child(request) => {
                 let ChildState { workflow, instance, .. } = &request.state;
                 (format!("{workflow} as {instance}"), Some(request.input.clone()))

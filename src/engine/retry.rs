@@ -7,7 +7,12 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::storage::record::Failure;
+use crate::duration::{IntoDuration, InvalidDuration};
+use crate::limits::DURATION_MAX;
+use crate::storage::record::{Failure, FailureKind};
+
+/// How far waits grow that nobody set a bound for.
+const GROWN_MAX: Duration = Duration::from_secs(60);
 
 /// How long to wait before the next attempt.
 #[derive(Clone)]
@@ -51,13 +56,12 @@ pub(crate) enum Next {
 /// How often, and how long apart, a failing step is tried.
 ///
 /// ```
-/// use std::time::Duration;
 /// use everstep::{Backoff, Retry};
 ///
 /// let retry = Retry::default()
 ///     .attempts(10)
-///     .delay(Duration::from_millis(200))
-///     .delay_max(Duration::from_secs(5))
+///     .delay("200ms")
+///     .delay_max("5s")
 ///     .backoff(Backoff::Linear)
 ///     .only_if(|failure| !failure.message.contains("no such user"));
 /// # let _ = retry;
@@ -67,10 +71,13 @@ pub struct Retry {
     /// Attempts in all, the first included.
     pub(crate) attempts: u32,
     pub(crate) delay: Duration,
-    pub(crate) delay_max: Duration,
+    /// The longest wait, if somebody said so.
+    pub(crate) delay_max: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) jitter: bool,
     pub(crate) worth: Option<Worth>,
+    /// What was said and is no time: whoever is given this is told.
+    pub(crate) invalid: Option<Box<InvalidDuration>>,
 }
 
 impl Default for Retry {
@@ -79,32 +86,41 @@ impl Default for Retry {
         Self {
             attempts: 3,
             delay: Duration::from_secs(1),
-            delay_max: Duration::from_secs(60),
+            delay_max: None,
             backoff: Backoff::Exponential,
             jitter: true,
             worth: None,
+            invalid: None,
         }
     }
 }
 
 impl Retry {
-    /// Attempts in all, the first included.
+    /// Attempts in all, the first included; it is made in any case, so none is taken for one.
     #[must_use]
     pub fn attempts(self, attempts: u32) -> Self {
         let attempts = attempts.max(1);
         Self { attempts, ..self }
     }
 
-    /// The wait before the second attempt.
+    /// The wait before the second attempt. Those after it grow up to a minute or to this, whichever is longer.
     #[must_use]
-    pub fn delay(self, delay: Duration) -> Self {
-        Self { delay, ..self }
+    pub fn delay(self, delay: impl IntoDuration) -> Self {
+        self.time(delay, |retry, delay| retry.delay = delay)
     }
 
-    /// The longest wait.
+    /// The longest wait, also where a [function](Backoff::Function) says how long it is.
     #[must_use]
-    pub fn delay_max(self, delay_max: Duration) -> Self {
-        Self { delay_max, ..self }
+    pub fn delay_max(self, delay_max: impl IntoDuration) -> Self {
+        self.time(delay_max, |retry, delay_max| retry.delay_max = Some(delay_max))
+    }
+
+    fn time(mut self, time: impl IntoDuration, set: impl FnOnce(&mut Self, Duration)) -> Self {
+        match time.into_duration() {
+            Ok(time) => set(&mut self, time),
+            Err(error) => self.invalid = Some(Box::new(error)),
+        }
+        self
     }
 
     /// How waits grow.
@@ -120,7 +136,8 @@ impl Retry {
         Self { jitter, ..self }
     }
 
-    /// Only failures of which `worth` says so are tried again.
+    /// Only failures of which `worth` says so are tried again. It is asked about what the step's own code came to: an
+    /// attempt that ended with its process, or that fell silent, says nothing about the work, and is tried again.
     #[must_use]
     pub fn only_if(self, worth: impl Fn(&Failure) -> bool + Send + Sync + 'static) -> Self {
         let worth: Option<Worth> = Some(Arc::new(worth));
@@ -131,7 +148,9 @@ impl Retry {
     /// equally long wherever it is asked.
     pub(crate) fn next(&self, attempts: u32, failure: &Failure, seed: u64) -> Next {
         // Both functions are the user's: one that panics ends the step, not the process.
-        let worth = || self.worth.as_ref().is_none_or(|worth| worth(failure));
+        let says_something = !matches!(failure.kind, FailureKind::Crashed | FailureKind::Silent);
+        let worth = self.worth.as_ref().filter(|_| says_something);
+        let worth = || worth.is_none_or(|worth| worth(failure));
         if !catch_unwind(AssertUnwindSafe(worth)).unwrap_or(false) {
             return Next::NotWorthIt;
         }
@@ -141,12 +160,22 @@ impl Retry {
         let Ok(wait) = catch_unwind(AssertUnwindSafe(|| self.wait(attempts))) else {
             return Next::NotWorthIt;
         };
-        let wait = wait.min(self.delay_max);
+        let wait = wait.min(self.longest());
         Next::After(if self.jitter {
             jittered(wait, attempts, seed)
         } else {
             wait
         })
+    }
+
+    /// The longest wait: what grows by itself is held in check, what somebody asked for is not.
+    fn longest(&self) -> Duration {
+        let longest = match (self.delay_max, &self.backoff) {
+            (Some(longest), _) => longest,
+            (None, Backoff::Function(_)) => DURATION_MAX,
+            (None, _) => GROWN_MAX.max(self.delay),
+        };
+        longest.min(DURATION_MAX)
     }
 
     fn wait(&self, attempts: u32) -> Duration {
@@ -183,7 +212,6 @@ fn jittered(wait: Duration, attempts: u32, seed: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::record::FailureKind;
 
     fn waits(retry: &Retry, failure: &Failure) -> Vec<u64> {
         (1..)
@@ -216,6 +244,23 @@ mod tests {
         assert_eq!(waits(&retry(function), &error)[..2], [7, 14]);
     }
 
+    /// Found in review: a minute was the longest wait whatever had been asked for, so ten minutes were one.
+    #[test]
+    fn a_wait_that_was_asked_for_is_not_capped() {
+        let error = Failure::new(FailureKind::Error, "no");
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        for backoff in [Backoff::Fixed, Backoff::Linear, Backoff::Exponential] {
+            let waited = waits(&retry(backoff.clone()).delay(minutes(10)), &error);
+            assert_eq!(waited, [600_000; 8], "{backoff:?}");
+        }
+        let function = Backoff::Function(Arc::new(move |attempts| minutes(u64::from(attempts))));
+        assert_eq!(waits(&retry(function.clone()), &error)[6..], [420_000, 480_000]);
+        let capped = retry(function).delay_max(minutes(2));
+        assert_eq!(waits(&capped, &error)[..3], [60_000, 120_000, 120_000]);
+        let endless = Backoff::Function(Arc::new(|_| Duration::MAX));
+        assert_eq!(retry(endless).next(1, &error, 7), Next::After(DURATION_MAX));
+    }
+
     #[test]
     fn three_attempts_by_default_and_one_when_it_is_not_worth_it() {
         let error = Failure::new(FailureKind::Error, "no");
@@ -224,6 +269,18 @@ mod tests {
         let never = Retry::default().only_if(|failure| failure.message != "no");
         assert_eq!(never.next(1, &error, 7), Next::NotWorthIt);
         assert_eq!(waits(&never, &Failure::new(FailureKind::Error, "yes")).len(), 2);
+    }
+
+    /// Found in review: a predicate that names the errors that pass was asked about a crash of the process, and made one
+    /// the end of the step.
+    #[test]
+    fn a_crash_is_not_judged_by_a_predicate_for_errors() {
+        let picky = Retry::default().only_if(|failure| failure.message.contains("unavailable"));
+        for kind in [FailureKind::Crashed, FailureKind::Silent] {
+            let crash = Failure::new(kind, "the process ended");
+            assert!(matches!(picky.next(1, &crash, 7), Next::After(_)), "{kind:?}");
+            assert_eq!(picky.next(3, &crash, 7), Next::Exhausted, "{kind:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::clock::Millis;
 use crate::config::Bounds;
-use crate::engine::derived;
 use crate::engine::error::Misuse;
 use crate::engine::journal::SharedJournal;
 use crate::ids::InstanceId;
@@ -21,8 +20,10 @@ pub(crate) struct Facts {
     pub(crate) instance: InstanceId,
     pub(crate) run: u32,
     pub(crate) version: u32,
-    /// What ids, tokens and chance are drawn from.
+    /// What tokens and the ids of messages are made of.
     pub(crate) secret: Secret,
+    /// What chance and the ids of children are drawn from, if not from the secret.
+    pub(crate) seed: Option<Secret>,
     /// The run in which the history began.
     pub(crate) drawn_in: u32,
     /// The run that idempotency keys are made of.
@@ -32,6 +33,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// What everything is drawn from that has to be the same in replay.
+    pub(crate) fn seed(&self) -> Secret {
+        self.seed.unwrap_or_else(|| self.secret.seed())
+    }
+
     /// A value as it will be stored, if it is not too large for that.
     pub(crate) fn pack<T: Serialize + ?Sized>(&self, value: &T) -> Result<Payload, Failure> {
         let packed = self.codecs.pack(value)?;
@@ -131,8 +137,10 @@ impl Scope {
         // As text: the numbers of names that are not stored yet may differ after a crash.
         let path = journal.names.path(&self.location);
         drop(journal);
-        let Facts { secret, drawn_in, .. } = &*self.facts;
-        let digest = derived::digest(*secret, &format!("random {drawn_in}/{drawn}/{path}"));
+        let facts = &*self.facts;
+        let digest = facts
+            .seed()
+            .digest(&format!("random {}/{drawn}/{path}", facts.drawn_in));
         let mut number = [0; 8];
         number.copy_from_slice(&digest.as_bytes()[..8]);
         u64::from_be_bytes(number)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock::Millis;
 use crate::config::Bounds;
+use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::retry::Next;
 use crate::engine::retry::{Backoff, Retry};
 use crate::storage::record::{Failure, FailureKind};
@@ -23,21 +24,17 @@ pub enum Strategy {
     /// awaits it is given `()`, or `None` where the child returns an option; a child that has to return something else
     /// leaves nothing to go on with, and its failure comes as an error all the same.
     Ignore,
-    /// It is kept as it is, for inspection: nothing is undone, and an operator lets it go on.
+    /// It is kept as it is, for inspection: nothing is undone, and an operator lets it go on. A failure that asks for a
+    /// [rollback](crate::rollback) is undone all the same.
     Quarantine,
 }
 
 /// How a workflow is run as a whole: retries, failure strategy, deadline.
 ///
 /// ```
-/// use std::time::Duration;
 /// use everstep::{Policy, Strategy};
 ///
-/// let policy = Policy::new()
-///     .retries(3)
-///     .delay(Duration::from_secs(1))
-///     .strategy(Strategy::Quarantine)
-///     .deadline(Duration::from_secs(30 * 24 * 60 * 60));
+/// let policy = Policy::new().retries(3).delay("1s").strategy(Strategy::Quarantine).deadline("30d");
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
@@ -47,6 +44,8 @@ pub struct Policy {
     pub(crate) queue: Option<&'static str>,
     /// Changes what holds for all.
     pub(crate) bounds: Option<fn(&mut Bounds)>,
+    /// What was said and is no time: the runtime does not open with it.
+    pub(crate) invalid: Option<InvalidDuration>,
 }
 
 impl Policy {
@@ -57,8 +56,11 @@ impl Policy {
 
     /// Runs after the first. Each begins from the start, after what the one before it did was undone.
     ///
+    /// A new run waits for new messages. Those that the failed one had taken are not given back: it may have acted upon
+    /// them. Those that it had not read are there.
+    ///
     /// A failure that is marked as critical or as one to roll back, a cancellation, a deadline and a misuse are final
-    /// all the same.
+    /// all the same. What a child failed with is no such mark.
     #[must_use]
     pub fn retries(self, retries: u32) -> Self {
         self.retry(|retry| retry.attempts = retries.saturating_add(1))
@@ -66,11 +68,8 @@ impl Policy {
 
     /// The wait before the second run; it doubles from run to run, up to a minute or to this, whichever is longer.
     #[must_use]
-    pub fn delay(self, delay: Duration) -> Self {
-        self.retry(|retry| {
-            retry.delay = delay;
-            retry.delay_max = retry.delay_max.max(delay);
-        })
+    pub fn delay(self, delay: impl IntoDuration) -> Self {
+        self.time(delay, |policy, delay| policy.retry(|retry| retry.delay = delay))
     }
 
     /// How the waits between runs grow.
@@ -85,14 +84,17 @@ impl Policy {
         Self { strategy, ..self }
     }
 
-    /// How long an instance may take, from its start, over all its runs. When the time is over no step and no retry
-    /// begins, what waits ends with [`FailureKind::DeadlineExceeded`], and what was done is undone.
+    /// How long an instance may take, from its start, over all its runs; a child counts from when its parent starts it.
+    /// When the time is over no step and no retry begins, what waits ends with [`FailureKind::DeadlineExceeded`], and what
+    /// was done is undone. Code that has heard of it fails with that, whatever it returns.
     ///
     /// [`FailureKind::DeadlineExceeded`]: crate::storage::record::FailureKind::DeadlineExceeded
     #[must_use]
-    pub fn deadline(self, deadline: Duration) -> Self {
-        let deadline = Some(deadline);
-        Self { deadline, ..self }
+    pub fn deadline(self, deadline: impl IntoDuration) -> Self {
+        self.time(deadline, |policy, deadline| Self {
+            deadline: Some(deadline),
+            ..policy
+        })
     }
 
     /// How much an instance may hold, where that differs from what the runtime is configured with.
@@ -120,6 +122,16 @@ impl Policy {
     pub(crate) fn deadline_at_ms(&self, begin_at_ms: Millis) -> Option<Millis> {
         let millis = u64::try_from(self.deadline?.as_millis()).unwrap_or(Millis::MAX);
         Some(begin_at_ms.saturating_add(millis))
+    }
+
+    fn time(mut self, time: impl IntoDuration, set: impl FnOnce(Self, Duration) -> Self) -> Self {
+        match time.into_duration() {
+            Ok(time) => set(self, time),
+            Err(error) => {
+                self.invalid = Some(error);
+                self
+            }
+        }
     }
 
     fn retry(mut self, set: impl FnOnce(&mut Retry)) -> Self {
@@ -155,5 +167,5 @@ fn is_final(failure: &Failure) -> bool {
             | FailureKind::Limit
             | FailureKind::Terminated
     );
-    of_itself || failure.branches.iter().any(|(_, failure)| is_final(failure))
+    of_itself || failure.own_branches().any(is_final)
 }

@@ -36,6 +36,7 @@ impl Target {
                 decided: None,
                 reach: Reach::Waiting,
             },
+            named: true,
             version: self.version,
             input: self.input.clone(),
             undo: None,

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::engine::derived;
 use crate::ids::{InstanceId, InvalidId, MessageId};
 use crate::storage::payload::Payload;
 use crate::storage::record::{Content, Decided, Failure, FailureKind, Message, Reach, Secret};
@@ -82,9 +81,11 @@ impl PromiseToken {
         }
     }
 
-    /// The id of the message that decides the promise.
+    /// The id of the message that decides the promise. Whoever reads it in a store or in an export does not have the
+    /// token.
     pub(crate) fn decision(&self) -> MessageId {
-        MessageId::new(format!("promise-{}", self.digest)).expect("hexadecimal digits are an id")
+        let digest = blake3::hash(self.digest.as_bytes());
+        MessageId::new(format!("promise-{digest}")).expect("hexadecimal digits are an id")
     }
 
     /// The message that decides the promise. Its id follows from the token: a second decision is a duplicate of the
@@ -115,7 +116,7 @@ pub(crate) fn rejected(reason: &str) -> Decided {
 }
 
 fn digest(instance: &InstanceId, secret: Secret, run: u32, entry: u64) -> blake3::Hash {
-    derived::digest(secret, &format!("promise {run} {entry} {instance}"))
+    secret.digest(&format!("promise {run} {entry} {instance}"))
 }
 
 impl fmt::Display for PromiseToken {
@@ -225,5 +226,9 @@ mod tests {
         let token = token("order-1", 7, 2, 9);
         let digits = token.digest.to_string();
         assert!(!format!("{token:?}").contains(&digits));
+        assert!(
+            !token.decision().as_str().contains(&digits),
+            "nor does a row of the store"
+        );
     }
 }

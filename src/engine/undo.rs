@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,7 +10,8 @@ use serde::de::DeserializeOwned;
 use crate::engine::attempt::Attempt;
 use crate::engine::error::{Result, WorkflowError};
 use crate::engine::request::{StepOptions, Work};
-use crate::storage::payload::{Codecs, Payload};
+use crate::engine::scope::Facts;
+use crate::storage::payload::Payload;
 use crate::storage::record::Failure;
 
 /// What undoes something: a function of what is to be undone, or of that and the [`Attempt`] that it is called for.
@@ -58,18 +60,18 @@ pub(crate) struct Undo {
 }
 
 impl Undo {
-    pub(crate) fn new<T, Arguments>(mut undo: impl IntoUndo<T, Arguments>, codecs: Codecs) -> Self
+    pub(crate) fn new<T, Arguments>(mut undo: impl IntoUndo<T, Arguments>, facts: Arc<Facts>) -> Self
     where
         T: DeserializeOwned + 'static,
     {
         let begin = move |input: Payload| -> Work {
             let given = input.clone();
             let work = Work::new(move |attempt| {
-                let attempting = codecs.unpack(&input).map(|input| undo.begin(input, attempt));
-                let codecs = codecs.clone();
+                let attempting = facts.codecs.unpack(&input).map(|input| undo.begin(input, attempt));
+                let facts = Arc::clone(&facts);
                 Box::pin(async move {
                     let undone = attempting.map_err(Failure::from)?.await;
-                    Ok(codecs.pack(&undone.map_err(WorkflowError::into_failure)?)?)
+                    facts.pack(&undone.map_err(WorkflowError::into_failure)?)
                 })
             });
             work.called_with(move || Some(given.clone()))

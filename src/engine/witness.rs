@@ -48,6 +48,20 @@ pub(crate) struct Call {
     pub(crate) input: Option<Payload>,
 }
 
+/// A result that is not of the type that the code wants.
+#[derive(Debug)]
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(dead_code, reason = "only the test kit is a witness")
+)]
+pub(crate) struct Unreadable<'a> {
+    pub(crate) instance: &'a InstanceId,
+    pub(crate) path: &'a str,
+    pub(crate) payload: &'a Payload,
+    /// The name of the type.
+    pub(crate) wanted: &'static str,
+}
+
 /// Sees what the code does. Called while the function is being polled: it must not block, nor call back.
 pub(crate) trait Witness: Send + Sync {
     /// The code asked for an operation.
@@ -58,6 +72,9 @@ pub(crate) trait Witness: Send + Sync {
 
     /// An attempt begins. Gives what is done in the place of the work, if anything is.
     fn begin(&self, call: Call) -> Option<Attempting>;
+
+    /// What a step came to is not of the type that the code wants.
+    fn unreadable(&self, _unreadable: &Unreadable<'_>) {}
 }
 
 impl fmt::Debug for dyn Witness {

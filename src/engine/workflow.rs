@@ -17,6 +17,7 @@ use crate::engine::scope::Scope;
 use crate::engine::strategy::Policy;
 use crate::engine::untyped::{Accepted, Untyped};
 use crate::engine::witness::Witness;
+use crate::location::Location;
 use crate::storage::payload::{Codecs, Payload, PayloadError};
 
 /// A workflow: an ordinary async function that survives the process.
@@ -26,7 +27,8 @@ use crate::storage::payload::{Codecs, Payload, PayloadError};
 pub trait Workflow: Send + Sync + 'static {
     /// The type name under which instances are stored. Changing it orphans them.
     const NAME: &'static str;
-    /// The version of the code that new instances begin with.
+    /// The version of the code that new instances, and new runs, begin with. A process that knows only an older version
+    /// of the code leaves them alone.
     const VERSION: u32 = 1;
     /// What an instance is started with.
     type Input: Serialize + DeserializeOwned + Send + 'static;
@@ -147,7 +149,13 @@ impl<W: Workflow> Erased for Typed<W> {
     fn call(&self, scope: Scope, input: Payload) -> Running {
         Box::pin(async move {
             let facts = scope.shared_facts();
-            let input = facts.codecs.unpack(&input)?;
+            let input = facts.codecs.unpack(&input).inspect_err(|error| {
+                // What somebody started it with may be anything. That its key is not known here is not their mistake.
+                if !matches!(error, PayloadError::Decode(_)) {
+                    let asked = format!("workflow whose input it can read, which says: {error}");
+                    scope.journal().lock().diverge(&Location::root(), &asked);
+                }
+            })?;
             let output = W::run(Ctx::new(scope), input).await?;
             Ok(facts.pack(&output)?)
         })

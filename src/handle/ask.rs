@@ -5,10 +5,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::{Accepts, Question, UNANSWERED, Workflow, answer_to};
 use crate::handle::{AnyHandle, Error, Handle, Result, Waiting, look, send, wait};
+use crate::ids::MessageId;
+use crate::limits::ID_BYTES_MAX;
 use crate::storage;
 use crate::storage::record::{Content, Decided, Message};
 
@@ -46,12 +49,26 @@ pub struct Asking<W, Q> {
     question: Q,
     id: Option<String>,
     timeout: std::result::Result<Option<Duration>, InvalidDuration>,
+    or_held: bool,
 }
 
 impl<W: Workflow> Handle<W> {
     /// Asks a question and waits for the answer. Only what the workflow accepts can be asked.
     ///
     /// An answer that is an error gives [`Error::Refused`]; an instance that ends without one, [`Error::Unanswered`].
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] #[message(reply(u32))] struct Total;
+    /// # #[workflow(accepts(Total))] async fn cart(ctx: Ctx<Cart>) -> Result<()> { ctx.question::<Total>().await?.reply(&20)?; ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(cart).open("memory:").await?;
+    /// # let cart = runtime.start(cart, ()).await?;
+    /// let total = cart.ask(Total).id("invoice-9").timeout("10s").await?;
+    /// assert_eq!(total, 20);
+    /// # Ok(()) }
+    /// ```
     pub fn ask<Q: Question>(&self, question: Q) -> Asking<W, Q>
     where
         W: Accepts<Q>,
@@ -61,13 +78,14 @@ impl<W: Workflow> Handle<W> {
             question,
             id: None,
             timeout: Ok(None),
+            or_held: false,
         }
     }
 }
 
 impl<W, Q> Asking<W, Q> {
-    /// Under this id: asking again under the same one asks nothing new, and gives the same answer. Without, every
-    /// question is one of its own.
+    /// Under this id: asking the same again under the same one asks nothing new, and gives the same answer. Without, every
+    /// question is one of its own. Ids of other questions, and of what is sent, have nothing to do with it.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -76,6 +94,12 @@ impl<W, Q> Asking<W, Q> {
     /// Gives up after this long. The question stays: asking again under the same id waits on.
     pub fn timeout(mut self, timeout: impl IntoDuration) -> Self {
         self.timeout = timeout.into_duration().map(Some);
+        self
+    }
+
+    /// Gives up when the instance is stuck, parked or quarantined, as [`Waiting::or_held`] does.
+    pub fn or_held(mut self) -> Self {
+        self.or_held = true;
         self
     }
 }
@@ -90,21 +114,37 @@ impl<W: Workflow, Q: Question> IntoFuture for Asking<W, Q> {
             question,
             id,
             timeout,
+            or_held,
         } = self;
         let asked = asked(&handle, &question, id);
-        let shared = handle.shared.clone();
+        let whose = handle.clone();
         let answer = async move { handle.answer(asked?).await };
-        Waiting::new(&shared, answer).within(timeout).into_future()
+        let waiting = Waiting::new(&whose, answer).within(timeout);
+        if or_held { waiting.or_held() } else { waiting }.into_future()
     }
 }
 
 /// The question as it lies in an inbox.
 fn asked<Q: Question>(handle: &AnyHandle, question: &Q, id: Option<String>) -> Result<Message> {
+    let id = id.map(|id| question_id(Q::NAME, &id)).transpose()?;
     let id = send::message_id(&handle.shared, id)?;
     let codecs = handle.shared.store.codecs();
     let payload = codecs.pack(question).map_err(storage::Error::from)?;
     let name = Q::NAME.to_owned();
     Ok(send::from_outside(&handle.shared, id, Content::Asked { name, payload }))
+}
+
+/// The id that a question has in the inbox: nobody who sends something, or asks something else, under the same id is in
+/// its way.
+fn question_id(name: &str, id: &str) -> Result<String> {
+    MessageId::new(id)?;
+    let digest = xxh3_128(format!("{} {name} {id}", name.len()).as_bytes());
+    let both = format!("{id} ?{digest:032x}");
+    Ok(if both.len() > ID_BYTES_MAX {
+        format!("?{digest:032x}")
+    } else {
+        both
+    })
 }
 
 impl AnyHandle {
@@ -113,8 +153,8 @@ impl AnyHandle {
         send::deliver(&self.shared, &self.instance, &question).await?;
         let namespace = self.shared.store.namespace(&self.instance);
         let decided = wait::until(&self.shared, &self.instance, || {
-            let seen = look::existing(&self.shared, &self.instance)?;
-            Ok(answer_to(&namespace, &*seen.snapshot, &question.id)?)
+            let (_, snapshot) = look::existing_state(&self.shared, &self.instance)?;
+            Ok(answer_to(&namespace, &*snapshot, &question.id)?)
         });
         match decided.await? {
             Decided::Completed(payload) => self.unpack(&payload),

@@ -3,7 +3,7 @@
 //! A batch is an instance of a built-in workflow. It goes through the listing in the order in which instances were
 //! started, page by page: it writes down who is on a page, then operates on each of them, then goes on behind the last
 //! one. What it writes down says which run of an instance was meant, and messages have ids that are made of the batch and
-//! of that run, so a page that is done again after a crash changes nothing twice.
+//! of the instance, so a page that is done again after a crash changes nothing twice.
 
 mod item;
 mod plan;
@@ -19,7 +19,8 @@ use crate::handle::list::{self, List};
 use crate::handle::start::{Options, Starting};
 use crate::handle::{AnyHandle, Error, Result, Waiting, wait};
 use crate::ids::InstanceId;
-use crate::storage::{self};
+use crate::storage;
+use crate::storage::record::Status;
 
 pub use plan::{BatchCount, BatchFailure, BatchProgress};
 pub(crate) use run::definition;
@@ -85,9 +86,15 @@ impl Batch {
     }
 
     /// Gives each of them that failed another chance, as [`AnyHandle::retry`] does: one, also if it fails again before
-    /// the batch is over.
+    /// the batch is over. Who was cancelled or terminated is left alone, unless the listing asks for that status.
     pub fn retry(self) -> BatchStart {
-        self.plan(Ok(Operation::Retry))
+        let asked = self.list.statuses();
+        let ended = if asked.is_empty() {
+            vec![Status::Failed, Status::Compensated]
+        } else {
+            asked.iter().copied().filter(|status| status.is_terminal()).collect()
+        };
+        self.plan(Ok(Operation::Retry { ended }))
     }
 
     /// Holds each of them, as [`AnyHandle::pause`] does. Done is who was told to.
@@ -137,6 +144,25 @@ impl Batch {
 
 impl BatchStart {
     /// Counts whom it would be about if it were started now, and changes nothing.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// # #[workflow] async fn payment(ctx: Ctx<Payment>, amount: u32) -> Result<u32> {
+    /// #     ctx.set("paid", amount)?;
+    /// #     ctx.emit("paid")?;
+    /// #     ctx.sleep("cooling off", "1d").await?;
+    /// #     ok(amount)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # let payment = runtime.start(payment, 20).id("order-123").await?;
+    /// # payment.reached(|status| status == Status::Sleeping).await?;
+    /// let all = runtime.list().workflow("payment");
+    /// let counted = runtime.batch(all).terminate("it was a test").dry_run().await?;
+    /// assert_eq!((counted.matched, counted.applicable), (1, 1));
+    /// # Ok(()) }
+    /// ```
     pub async fn dry_run(self) -> Result<BatchCount> {
         let Self { shared, plan } = self;
         let plan = plan?;
@@ -157,6 +183,26 @@ impl BatchStart {
 
     /// Starts it under this id, durably. A batch with the same id that is to do the same is given back as it is; one
     /// that is to do something else is in the way (`ES0404`).
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// # #[workflow] async fn payment(ctx: Ctx<Payment>, amount: u32) -> Result<u32> {
+    /// #     ctx.set("paid", amount)?;
+    /// #     ctx.emit("paid")?;
+    /// #     ctx.sleep("cooling off", "1d").await?;
+    /// #     ok(amount)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # let payment = runtime.start(payment, 20).id("order-123").await?;
+    /// # payment.reached(|status| status == Status::Sleeping).await?;
+    /// let all = runtime.list().workflow("payment");
+    /// let closing = runtime.batch(all).terminate("it was a test").start("close").await?;
+    /// let progress = closing.finished().await?;
+    /// assert_eq!(progress.done, 1);
+    /// # Ok(()) }
+    /// ```
     pub async fn start(self, id: impl AsRef<str>) -> Result<BatchHandle> {
         let Self { shared, plan } = self;
         let instance = instance_of(id.as_ref())?;
@@ -199,7 +245,7 @@ impl BatchHandle {
     /// Waits until it is over, also across restarts, and says what it came to.
     pub fn finished(&self) -> Waiting<BatchProgress> {
         let this = self.clone();
-        Waiting::new(&self.handle.shared, async move {
+        Waiting::new(&self.handle, async move {
             let handle = &this.handle;
             wait::until(&handle.shared, handle.id(), || handle.outcome())
                 .await?

@@ -1,14 +1,15 @@
 //! `runtime.dead_letters()`: messages between instances that could not be delivered, and that their senders wanted kept.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use crate::actor::Shared;
+use crate::actor::{self, Shared};
 use crate::clock::Millis;
-use crate::handle::{Error, Result, Sent, look};
+use crate::handle::{Error, Result, Sent, look, named, start, wait};
 use crate::ids::{InstanceId, MessageId, Shard};
 use crate::storage::payload::Payload;
 use crate::storage::record::DeadLetter;
-use crate::storage::{self, Commit, Cursor, Refusal};
+use crate::storage::{self, Commit, Refusal};
 
 /// Messages that could not be delivered: to be looked at, delivered after all, or thrown away.
 ///
@@ -17,9 +18,9 @@ use crate::storage::{self, Commit, Cursor, Refusal};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let runtime = Runtime::builder().open("memory:").await?;
-/// let mut after = None;
+/// let mut after: Option<String> = None;
 /// loop {
-///     let page = runtime.dead_letters().list(after).await?;
+///     let page = runtime.dead_letters().list(after.as_deref()).await?;
 ///     for letter in &page.letters {
 ///         println!("{} to {}: {}", letter.id(), letter.to(), letter.reason());
 ///     }
@@ -48,15 +49,8 @@ pub struct Letter {
 pub struct Letters {
     /// The messages.
     pub letters: Vec<Letter>,
-    /// Where the next ones begin; none if there are no more.
-    pub next: Option<LettersAfter>,
-}
-
-/// A place between two pages.
-#[derive(Debug, Clone)]
-pub struct LettersAfter {
-    shard: Shard,
-    cursor: Option<Cursor>,
+    /// Where the next ones begin, for [`DeadLetters::list`]; none if there are no more. It holds in every process.
+    pub next: Option<String>,
 }
 
 impl Letter {
@@ -97,40 +91,153 @@ impl DeadLetters {
     }
 
     /// The messages behind a place, or the first ones.
-    pub async fn list(&self, after: Option<LettersAfter>) -> Result<Letters> {
-        let (shard, cursor) = after.map_or((Shard(0), None), |after| (after.shard, after.cursor));
-        let page = self.shared.store.dead_letters(shard, cursor.as_ref())?;
-        let letter = |(at_ms, dead)| Letter { shard, at_ms, dead };
-        let next_shard = Shard(shard.0 + 1);
-        let next = match page.next {
-            Some(cursor) => Some((shard, Some(cursor))),
-            None => self
-                .shared
-                .store
-                .shards()
-                .find(|found| *found == next_shard)
-                .map(|shard| (shard, None)),
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Note { text: String }
+    /// # #[workflow(accepts(Note))] async fn reads(ctx: Ctx<Reads>) -> Result<String> { ok(ctx.receive::<Note>().await?.text) }
+    /// # #[workflow] async fn writes(ctx: Ctx<Writes>) -> Result<()> {
+    /// #     let note = Note { text: "hello".into() };
+    /// #     ok(ctx.send(reads, "nobody", note).dead_letter().await?)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(reads).workflow(writes).open("memory:").await?;
+    /// # runtime.start(writes, ()).await?.result().await?;
+    /// # while runtime.dead_letters().list(None).await?.letters.is_empty() { tokio::task::yield_now().await; }
+    /// let dead = runtime.dead_letters();
+    /// let page = dead.list(None).await?;
+    /// let letter = &page.letters[0];
+    /// println!("{} to {}: {}", letter.id(), letter.to(), letter.reason());
+    /// # Ok(()) }
+    /// ```
+    pub async fn list(&self, after: Option<&str>) -> Result<Letters> {
+        let store = &self.shared.store;
+        let after = After::parse(after)?;
+        let shard = store.shards().find(|shard| *shard == after.shard);
+        let shard = shard.ok_or_else(|| after.invalid())?;
+        let page = match &after.letter {
+            Some((at_ms, id)) => store.dead_letters_behind(shard, (*at_ms, id))?,
+            None => store.dead_letters(shard, None)?,
         };
-        Ok(Letters {
-            letters: page.rows.into_iter().map(letter).collect(),
-            next: next.map(|(shard, cursor)| LettersAfter { shard, cursor }),
-        })
+        let has_more = page.next.is_some();
+        let letters: Vec<_> = page
+            .rows
+            .into_iter()
+            .map(|(at_ms, dead)| Letter { shard, at_ms, dead })
+            .collect();
+        let next_shard = Shard(shard.0 + 1);
+        let next = match letters.last() {
+            Some(last) if has_more => Some(format!("{}.{}.{}", shard.0, last.at_ms, last.id())),
+            _ => store
+                .shards()
+                .any(|shard| shard == next_shard)
+                .then(|| next_shard.0.to_string()),
+        };
+        Ok(Letters { letters, next })
     }
 
     /// Delivers a message to the instance that it was for. It is gone from here when that has worked, and taken once
-    /// however often this is called.
+    /// however often this is called. A message that is no longer here is refused (`ES0423`).
     pub async fn replay(&self, letter: &Letter) -> Result<Sent> {
         let to = InstanceId::internal(letter.to())?;
         self.deliver(letter, &to).await
     }
 
-    /// The same, to another instance.
+    /// The same, to another instance. Its workflow has to accept the message, and to be known to this process.
+    ///
+    /// Only a crash between the delivery and the removal from here leaves a message that one instance has got and that
+    /// can be delivered to another one.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Note { text: String }
+    /// # #[workflow(accepts(Note))] async fn reads(ctx: Ctx<Reads>) -> Result<String> { ok(ctx.receive::<Note>().await?.text) }
+    /// # #[workflow] async fn writes(ctx: Ctx<Writes>) -> Result<()> {
+    /// #     let note = Note { text: "hello".into() };
+    /// #     ok(ctx.send(reads, "nobody", note).dead_letter().await?)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(reads).workflow(writes).open("memory:").await?;
+    /// # runtime.start(writes, ()).await?.result().await?;
+    /// # while runtime.dead_letters().list(None).await?.letters.is_empty() { tokio::task::yield_now().await; }
+    /// let dead = runtime.dead_letters();
+    /// let page = dead.list(None).await?;
+    /// let letter = &page.letters[0];
+    /// // The one it was for is gone; another reads it.
+    /// let reader = runtime.start(reads, ()).id("somebody").await?;
+    /// dead.replay_to(letter, "somebody").await?;
+    /// assert_eq!(reader.result().await?, "hello");
+    /// # Ok(()) }
+    /// ```
     pub async fn replay_to(&self, letter: &Letter, to: &str) -> Result<Sent> {
-        self.deliver(letter, &InstanceId::new(to)?).await
+        let to = InstanceId::new(to)?;
+        if let Some((name, _)) = letter.content() {
+            let workflow = look::existing(&self.shared, &to)?.origin.workflow;
+            named::accepted(&self.shared, &workflow, name)?;
+        }
+        self.deliver(letter, &to).await
     }
 
-    /// Throws a message away.
+    /// Throws a message away. One that is no longer here is refused (`ES0423`).
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Note { text: String }
+    /// # #[workflow(accepts(Note))] async fn reads(ctx: Ctx<Reads>) -> Result<String> { ok(ctx.receive::<Note>().await?.text) }
+    /// # #[workflow] async fn writes(ctx: Ctx<Writes>) -> Result<()> {
+    /// #     let note = Note { text: "hello".into() };
+    /// #     ok(ctx.send(reads, "nobody", note).dead_letter().await?)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(reads).workflow(writes).open("memory:").await?;
+    /// # runtime.start(writes, ()).await?.result().await?;
+    /// # while runtime.dead_letters().list(None).await?.letters.is_empty() { tokio::task::yield_now().await; }
+    /// let dead = runtime.dead_letters();
+    /// let page = dead.list(None).await?;
+    /// let letter = &page.letters[0];
+    /// dead.discard(letter).await?;
+    /// assert!(dead.list(None).await?.letters.is_empty());
+    /// # Ok(()) }
+    /// ```
     pub async fn discard(&self, letter: &Letter) -> Result<()> {
+        wait::goes_on(&self.shared)?;
+        let _alone = self.shared.letters.lock().await;
+        self.existing(letter)?;
+        self.unbury(letter).await
+    }
+
+    /// Throws all messages away that could not be delivered before this time, and says how many they were.
+    pub async fn discard_before(&self, time: SystemTime) -> Result<u64> {
+        let (before_ms, mut after, mut discarded) = (start::millis(time), None, 0);
+        loop {
+            let page = self.list(after.as_deref()).await?;
+            for letter in page.letters.iter().filter(|letter| letter.at_ms < before_ms) {
+                match self.discard(letter).await {
+                    Ok(()) => discarded += 1,
+                    Err(Error::NotDead(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(discarded);
+            }
+        }
+    }
+
+    /// Whether a message is still here. Ask while nobody else can take it away.
+    fn existing(&self, letter: &Letter) -> Result<()> {
+        let there = self.shared.store.dead_letter(letter.shard, letter.at_ms, letter.id())?;
+        match there {
+            Some(_) => Ok(()),
+            None => Err(Error::NotDead(letter.id().clone())),
+        }
+    }
+
+    async fn unbury(&self, letter: &Letter) -> Result<()> {
         let mut commit = Commit::new(letter.shard);
         commit.unbury(letter.at_ms, letter.id());
         self.shared.store.commit(commit).await?;
@@ -138,6 +245,10 @@ impl DeadLetters {
     }
 
     async fn deliver(&self, letter: &Letter, to: &InstanceId) -> Result<Sent> {
+        wait::goes_on(&self.shared)?;
+        // One after the other: of two who deliver it to different instances, the second finds that it is gone.
+        let _alone = self.shared.letters.lock().await;
+        self.existing(letter)?;
         let store = &self.shared.store;
         let namespace = store.namespace(to);
         let shard = namespace.shard();
@@ -149,11 +260,10 @@ impl DeadLetters {
             }
             commit
         });
-        let sent = match pending.await?.durable().await {
-            Ok(_) => {
-                self.shared.directory.wake(to);
-                Sent::Accepted
-            }
+        let (pending, woken) = (pending.await?, to.clone());
+        let settled = actor::handed_over(&self.shared, pending, move |shared| shared.directory.wake(&woken));
+        let sent = match settled.await {
+            Ok(_) => Sent::Accepted,
             Err(storage::Error::Refused(Refusal::Duplicate(_))) => Sent::Duplicate,
             Err(storage::Error::Refused(Refusal::Ended(status))) => {
                 let instance = to.clone();
@@ -167,8 +277,36 @@ impl DeadLetters {
             Err(error) => return Err(error.into()),
         };
         if shard != letter.shard || sent == Sent::Duplicate {
-            self.discard(letter).await?;
+            self.unbury(letter).await?;
         }
         Ok(sent)
+    }
+}
+
+/// A place between two pages.
+struct After<'a> {
+    text: &'a str,
+    shard: Shard,
+    letter: Option<(Millis, &'a str)>,
+}
+
+impl<'a> After<'a> {
+    fn parse(text: Option<&'a str>) -> Result<Self> {
+        let text = text.unwrap_or("0");
+        let parse = || {
+            let mut parts = text.splitn(3, '.');
+            let shard = Shard(parts.next()?.parse().ok()?);
+            let letter = match (parts.next(), parts.next()) {
+                (Some(at_ms), Some(id)) => Some((at_ms.parse().ok()?, id)),
+                (None, None) => None,
+                _ => return None,
+            };
+            Some(Self { text, shard, letter })
+        };
+        parse().ok_or_else(|| Error::InvalidCursor(text.to_owned()))
+    }
+
+    fn invalid(&self) -> Error {
+        Error::InvalidCursor(self.text.to_owned())
     }
 }

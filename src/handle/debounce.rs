@@ -15,13 +15,12 @@ use crate::engine::target::Target;
 use crate::engine::{IntoWorkflow, Workflow};
 use crate::handle::exclusive::Decision;
 use crate::handle::look::{self, Seen};
-use crate::handle::start::{check_tags, whole_ms};
-use crate::handle::{AnyHandle, Error, Handle, Operated, Result, wait};
+use crate::handle::start::{check_tags, check_version, whole_ms};
+use crate::handle::{AnyHandle, Error, Handle, Operated, Result, Waiting, history, size, wait};
 use crate::ids::InstanceId;
-use crate::limits::MESSAGE_BYTES_MAX;
 use crate::storage::key::{Local, Meta};
 use crate::storage::payload::{Payload, PayloadError};
-use crate::storage::record::{Input, Origin, Status};
+use crate::storage::record::{Failure, FailureKind, Input, Origin, Secret, Status};
 use crate::storage::{self, Commit, Refusal};
 use crate::ulid;
 
@@ -90,7 +89,7 @@ impl<W: Workflow> Debouncing<W> {
         self
     }
 
-    /// With this version of the code instead of the newest.
+    /// With this version of the code instead of the newest. One that this process does not have is refused.
     pub fn version(mut self, version: u32) -> Self {
         self.version = version;
         self
@@ -109,11 +108,9 @@ impl<W: Workflow> Debouncing<W> {
             return Err(Error::Unregistered(W::NAME.to_owned()));
         };
         check_tags(&self.tags)?;
+        check_version(definition, self.version)?;
         let input = self.input.map_err(storage::Error::from)?;
-        let (bytes, max) = (input.bytes.len(), MESSAGE_BYTES_MAX);
-        if bytes > max {
-            return Err(storage::Error::TooLarge { bytes, max }.into());
-        }
+        size::check_input(&shared, definition.name, &input)?;
         let policy = definition.policy.deadline_at_ms(0).map(Duration::from_millis);
         let target = Target {
             workflow: W::NAME.to_owned(),
@@ -152,11 +149,21 @@ impl<W: Workflow> IntoFuture for Debouncing<W> {
 }
 
 /// A start that waits.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Debounced<W> {
     handle: Handle<W>,
     waiter: AnyHandle,
     replaced: bool,
+}
+
+impl<W> Clone for Debounced<W> {
+    fn clone(&self) -> Self {
+        Self {
+            handle: self.handle.clone(),
+            waiter: self.waiter.clone(),
+            replaced: self.replaced,
+        }
+    }
 }
 
 impl<W: Workflow> Debounced<W> {
@@ -170,21 +177,59 @@ impl<W: Workflow> Debounced<W> {
         self.replaced
     }
 
-    /// Waits until the instance has begun. There is none before that.
-    pub async fn begun(&self) -> Result<Handle<W>> {
+    /// Waits until the instance has begun. There is none before that, and none at all if what waits under the key is taken
+    /// back: then this gives [`Error::Failed`], as a cancelled instance would.
+    pub fn begun(&self) -> Waiting<Handle<W>> {
+        let this = self.clone();
+        Waiting::new(&self.waiter, async move {
+            let (target, waiter) = (this.handle.id(), this.waiter.id());
+            let shared = &this.waiter.shared;
+            tokio::select! {
+                biased;
+                begun = wait::until(shared, target, || this.has_begun()) => begun?,
+                begun = wait::until(shared, waiter, || this.has_begun()) => begun?,
+            }
+            Ok(this.handle.clone())
+        })
+    }
+
+    fn has_begun(&self) -> Result<Option<()>> {
         let AnyHandle { shared, instance } = &self.handle.any;
-        let is_there = || Ok(look::instance(shared, instance)?.map(|_| ()));
-        wait::until(shared, instance, is_there).await?;
-        Ok(self.handle.clone())
+        // Asked first: what is still on its way now may have arrived a moment later.
+        let taken_back = self.taken_back()?;
+        if look::state(shared, instance)?.is_some() {
+            return Ok(Some(()));
+        }
+        match look::absent(shared, instance) {
+            Error::Unknown(_) => taken_back.map_or(Ok(None), |failure| Err(Error::Failed(failure))),
+            error => Err(error),
+        }
+    }
+
+    /// Why there will be no instance, if nothing waits under the key any more that could become it.
+    fn taken_back(&self) -> Result<Option<Failure>> {
+        let AnyHandle { shared, instance } = &self.waiter;
+        if let Some(seen) = look::instance(shared, instance)? {
+            let wanted: Wanted = self.waiter.unpack(&seen.input)?;
+            if wanted.instance == self.id().as_str() {
+                return Ok(history::failure(shared, instance, &seen)?.filter(|_| seen.state.status.is_terminal()));
+            }
+        }
+        // Another one waits under the key by now: this one has been sent off before, or never will be.
+        let posted = shared.store.outbox(shared.store.shard_of(instance), None)?;
+        let on_its_way = posted.next.is_some() || posted.rows.iter().any(|posted| posted.from == *instance);
+        let taken_back = || Failure::new(FailureKind::Cancelled, "the start was taken back");
+        Ok((!on_its_way).then(taken_back))
     }
 
     /// Takes back what waits under the key, whoever wanted it. What has begun goes on.
-    pub async fn cancel(&self, reason: impl Into<String>) -> Result<Operated> {
-        self.waiter.cancel(reason).await
+    pub fn cancel(&self, reason: impl Into<String>) -> Waiting<Operated> {
+        self.waiter.cancel(reason)
     }
 }
 
 /// What waits under a key, and what it is to become.
+#[derive(Clone)]
 struct Waiter {
     any: AnyHandle,
     target: Target,
@@ -197,26 +242,23 @@ impl Waiter {
     async fn put(&self) -> Result<(String, bool)> {
         let AnyHandle { shared, instance } = &self.any;
         loop {
+            wait::goes_on(shared)?;
             let now = shared.clock.now_ms();
             let fresh = self.fresh(now);
             let begin_at_ms = self.begin_at_ms(&fresh, now);
-            let origin = Origin::new(Behind::NAME, Behind::VERSION, now, shared.chance.draw());
+            let origin = Origin::new(Behind::NAME, Behind::VERSION, now, Secret::draw(&*shared.chance));
             let input = shared.store.codecs().pack(&fresh).map_err(storage::Error::from)?;
             let commit = actor::start_commit(&shared.store, instance, &origin, input, Some(begin_at_ms));
-            match shared.store.commit(commit).await {
-                Ok(_) => {
-                    self.armed(begin_at_ms);
-                    return Ok((fresh.instance, false));
-                }
+            let pending = shared.store.submit(commit).await?;
+            match actor::handed_over(shared, pending, armed(instance, begin_at_ms)).await {
+                Ok(_) => return Ok((fresh.instance, false)),
                 Err(storage::Error::Refused(Refusal::Exists)) => {}
                 Err(error) => return Err(error.into()),
             }
-            let (fresh, origin) = (&fresh, &origin);
-            match self.any.alone(|seen, now| self.decide(seen, now, fresh, origin)).await {
-                Ok(Some((instance, begin_at_ms, replaced))) => {
-                    self.armed(begin_at_ms);
-                    return Ok((instance, replaced));
-                }
+            let waiter = self.clone();
+            let decide = move |_: &AnyHandle, seen: &Seen, now| waiter.decide(seen, now, &fresh, &origin);
+            match self.any.alone(decide).await {
+                Ok(Some(put)) => return Ok(put),
                 // It has begun: in a moment it will have ended, and there is room for the next.
                 Ok(None) => match self.any.reached(Status::is_terminal).await {
                     Ok(_) | Err(Error::Unknown(_) | Error::Deleted(_)) => {}
@@ -235,7 +277,7 @@ impl Waiter {
         now: Millis,
         fresh: &Wanted,
         origin: &Origin,
-    ) -> Result<Decision<Option<(String, Millis, bool)>>> {
+    ) -> Result<Decision<Option<(String, bool)>>> {
         let AnyHandle { shared, instance } = &self.any;
         let (namespace, codecs) = (shared.store.namespace(instance), shared.store.codecs());
         if actor::begins_later(&seen.state, now) {
@@ -246,14 +288,18 @@ impl Waiter {
                 target: self.target.clone(),
             };
             let begin_at_ms = self.begin_at_ms(&wanted, now);
-            let state = seen.next(now, |state| state.alarm_at_ms = Some(begin_at_ms));
+            let state = seen.next(now, |state| {
+                state.alarm_at_ms = Some(begin_at_ms);
+                state.began_at_ms = begin_at_ms;
+            });
             let input = codecs.pack(&wanted).map_err(storage::Error::from)?;
             let mut commit = Commit::new(namespace.shard());
             commit
                 .set(&namespace, &Local::Meta(Meta::Input), &Input(input))
                 .set_state(&namespace, seen.state.alarm_at_ms, &state)
                 .set_index(&namespace, &seen.origin, &state);
-            return Ok(Decision::Write(commit, Some((wanted.instance, begin_at_ms, true))));
+            let write = Decision::write(commit, Some((wanted.instance, true)));
+            return Ok(write.then(armed(instance, begin_at_ms)));
         }
         if !seen.state.status.is_terminal() {
             return Ok(Decision::Leave(None));
@@ -270,7 +316,8 @@ impl Waiter {
         let input = codecs.pack(&wanted).map_err(storage::Error::from)?;
         let times = (now, Some(begin_at_ms));
         let commit = actor::new_run_commit(&namespace, &*seen.snapshot, &origin, &seen.state, input, times)?;
-        Ok(Decision::Write(commit, Some((wanted.instance, begin_at_ms, false))))
+        let write = Decision::write(commit, Some((wanted.instance, false)));
+        Ok(write.then(armed(instance, begin_at_ms)))
     }
 
     /// What is wanted when nobody waits.
@@ -290,12 +337,15 @@ impl Waiter {
         // One that is already past begins at once, which takes an alarm all the same.
         last.map_or(wished, |last| wished.min(last)).max(now)
     }
+}
 
-    fn armed(&self, at_ms: Millis) {
-        let AnyHandle { shared, instance } = &self.any;
+/// Tells that it waits until then.
+fn armed(instance: &InstanceId, at_ms: Millis) -> impl FnOnce(&Arc<Shared>) + Send + 'static {
+    let instance = instance.clone();
+    move |shared| {
         if let Some(alarms) = shared.alarms.get() {
-            alarms.armed(at_ms, instance);
+            alarms.armed(at_ms, &instance);
         }
-        shared.changes.tell(instance);
+        shared.changes.tell(&instance);
     }
 }

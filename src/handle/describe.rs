@@ -9,7 +9,7 @@ use crate::handle::history::{self, HistoryEntry};
 use crate::handle::look::Seen;
 use crate::ids::InstanceId;
 use crate::storage::key::{Local, Meta};
-use crate::storage::record::{EntryKind, Failure, Hold, Status};
+use crate::storage::record::{BranchStatus, EntryKind, Failure, Hold, Status};
 
 /// Where an instance stands.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,11 +19,12 @@ pub struct Description {
     pub id: InstanceId,
     /// The type name of its workflow.
     pub workflow: String,
-    /// The version of the code that it began with.
+    /// The version of the code that this run began with.
     pub version: u32,
     /// Which run this is, from one.
     pub run: u32,
-    /// Where it is in its life.
+    /// Where it is in its life. One that this process has begun with is running from the first moment; in listings, which
+    /// are read from the store alone, it is pending until it has recorded something.
     pub status: Status,
     /// Whether an operator holds it.
     pub paused: bool,
@@ -38,7 +39,9 @@ pub struct Description {
     /// Failed attempts at steps that are under way.
     pub attempts: u32,
     /// Operations that are under way, as far as they are recorded. One that has only just begun is not, until it has to
-    /// outlive something: the last completed operation then says where the code is.
+    /// outlive something, and a wait for messages without a time at which it gives up never is: the last completed
+    /// operation then says where the code is. What the code has dropped stays here until it ends by itself, unless a race
+    /// says that it lost.
     pub current: Vec<Current>,
     /// The path of the operation that was completed last.
     pub last: Option<String>,
@@ -98,9 +101,11 @@ pub(super) fn describe(shared: &Shared, instance: &InstanceId, seen: &Seen) -> R
     let (origin, state) = (&seen.origin, &seen.state);
     let entries = history::entries(shared, instance, seen)?;
     let ended = state.status.is_terminal();
+    let over: Vec<_> = entries.iter().filter(|entry| is_over(entry)).collect();
     let current: Vec<_> = entries
         .iter()
         .filter(|entry| !ended && entry.completed.is_none())
+        .filter(|entry| !over.iter().any(|over| entry.is_at_or_below(over)))
         .filter_map(current)
         .collect();
     let last = entries
@@ -115,7 +120,7 @@ pub(super) fn describe(shared: &Shared, instance: &InstanceId, seen: &Seen) -> R
         workflow: origin.workflow.clone(),
         version: origin.version,
         run: state.run,
-        status: state.status,
+        status: status(shared, instance, seen),
         paused: state.paused,
         created_at_ms: origin.created_at_ms,
         updated_at_ms: state.updated_at_ms,
@@ -131,6 +136,26 @@ pub(super) fn describe(shared: &Shared, instance: &InstanceId, seen: &Seen) -> R
         waits_for_turn: history::waits_for_turn(shared, instance, seen)?,
         failure: history::failure(shared, instance, seen)?,
     })
+}
+
+/// Whether the code has come to the end of something that is made of others. What is left below it was given up.
+fn is_over(entry: &HistoryEntry) -> bool {
+    match &entry.kind {
+        EntryKind::Race { winner } => winner.is_some(),
+        EntryKind::Loop(state) => state.output.is_some(),
+        EntryKind::Join { branches } => branches
+            .iter()
+            .all(|(_, status)| matches!(status, BranchStatus::Completed | BranchStatus::Failed)),
+        _ => false,
+    }
+}
+
+/// Where it is in its life. One that has only just begun has nothing stored of it yet.
+fn status(shared: &Shared, instance: &InstanceId, seen: &Seen) -> Status {
+    match seen.state.status {
+        Status::Pending if shared.directory.is_resident(instance) => Status::Running,
+        status => status,
+    }
 }
 
 /// What is under way, if the entry is something that can be: some are complete from the beginning.

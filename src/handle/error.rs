@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::duration::InvalidDuration;
 use crate::engine::{InvalidToken, UNANSWERED};
-use crate::ids::{InstanceId, InvalidId};
+use crate::ids::{InstanceId, InvalidId, MessageId};
 use crate::storage;
-use crate::storage::record::{Failure, Status};
+use crate::storage::record::{Failure, FailureKind, Status};
 use crate::timing::InvalidTiming;
 
 /// What a call returns.
@@ -27,7 +27,7 @@ pub enum Error {
     #[error("there is no instance `{0}`")]
     Unknown(InstanceId),
     /// The instance ended with an error.
-    #[error("the instance failed: {}", .0.message)]
+    #[error("the instance {}: {}", ended(.0.kind), .0.message)]
     Failed(Failure),
     /// There is an instance with this id, and the start was to be refused then.
     #[error("there is an instance `{0}` already")]
@@ -130,6 +130,14 @@ pub enum Error {
     /// The instance had given the promise up before anybody decided it.
     #[error("the instance `{0}` no longer waits for this promise: it was not decided in time")]
     TooLate(InstanceId),
+    /// Something that the instance emitted is not of the type that is asked for. The stream goes on behind it.
+    #[error("{} can't be read: {source}", item(*cursor))]
+    Item {
+        /// Its place; none if it was broadcast.
+        cursor: Option<u64>,
+        /// Why not.
+        source: storage::Error,
+    },
     /// The text is not a duration.
     #[error(transparent)]
     InvalidDuration(#[from] InvalidDuration),
@@ -139,6 +147,43 @@ pub enum Error {
     /// The configuration can't be used.
     #[error(transparent)]
     Config(#[from] InvalidConfig),
+    /// The instance does not go on by itself, and whoever waited for it wanted to know.
+    #[error("the instance `{instance}` is {status}: {reason}")]
+    Held {
+        /// The instance.
+        instance: InstanceId,
+        /// How it is held: stuck, parked or quarantined.
+        status: Status,
+        /// Why.
+        reason: String,
+    },
+    /// The workflow has no such version here.
+    #[error("`{workflow}` has version {newest} here, and not {version} yet")]
+    Version {
+        /// The type name of the workflow.
+        workflow: String,
+        /// The version that was asked for.
+        version: u32,
+        /// The one that this process has.
+        newest: u32,
+    },
+    /// A value has more bytes than one may have.
+    #[error("{what} has {bytes} bytes, at most {max} can be stored; store it elsewhere and give a reference")]
+    TooLarge {
+        /// What it is: an input, or a message.
+        what: String,
+        /// The bytes that it has.
+        bytes: usize,
+        /// The bytes that it may have.
+        max: usize,
+    },
+    /// The message is no longer among the dead letters: it was delivered or thrown away.
+    #[error("the message `{0}` is no dead letter any more: it was delivered or thrown away")]
+    NotDead(MessageId),
+    /// The runtime has stopped: nothing is waited for and nothing is taken any more. What was accepted before is done when
+    /// the store is next opened.
+    #[error("the runtime has stopped")]
+    Stopped,
     /// A part of the runtime did not start.
     #[error("the runtime could not be started: {0}")]
     Start(String),
@@ -148,7 +193,7 @@ impl Error {
     /// The stable code of this error.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Storage(error) => error.code(),
+            Self::Storage(error) | Self::Item { source: error, .. } => error.code(),
             Self::InvalidId(error) => error.code(),
             Self::Unknown(_) => "ES0401",
             Self::Failed(_) => "ES0402",
@@ -171,6 +216,11 @@ impl Error {
             Self::NotAccepted { .. } => "ES0417",
             Self::Undecodable { .. } => "ES0418",
             Self::TooLate(_) => "ES0419",
+            Self::Stopped => "ES0420",
+            Self::Held { .. } => "ES0421",
+            Self::Version { .. } => "ES0422",
+            Self::NotDead(_) => "ES0423",
+            Self::TooLarge { .. } => "ES0301",
             Self::InvalidToken(error) => error.code(),
             Self::InvalidDuration(error) => error.code(),
             Self::InvalidTiming(error) => error.code(),
@@ -186,6 +236,22 @@ fn listed(names: &[&str]) -> String {
     }
     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
+}
+
+fn ended(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Cancelled => "was cancelled",
+        FailureKind::Terminated => "was terminated",
+        FailureKind::DeadlineExceeded => "ran out of time",
+        _ => "failed",
+    }
+}
+
+fn item(cursor: Option<u64>) -> String {
+    match cursor {
+        Some(cursor) => format!("the item at {cursor}"),
+        None => "an item that was broadcast".into(),
+    }
 }
 
 fn crowded(key: Option<&str>, waiting: usize) -> String {

@@ -8,6 +8,9 @@ impl AnyHandle {
     /// another store, and today's code can be tried against it (`testing::replay_check`). The instance is not
     /// disturbed; the file shows it as it was at one moment.
     ///
+    /// The file holds its input, results and messages as they are stored. It does not hold what the tokens of its promises
+    /// are made of: whoever reads it can decide none of them, and the copy has tokens of its own.
+    ///
     /// ```
     /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
     /// # #[workflow] async fn payment(ctx: Ctx<Payment>, amount: u32) -> Result<u32> { ok(amount) }

@@ -7,7 +7,7 @@ use crate::clock::Millis;
 use crate::handle::Result;
 use crate::handle::look::Seen;
 use crate::ids::InstanceId;
-use crate::location::{Location, Segment};
+use crate::location::Location;
 use crate::storage::Rows;
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{Attempts, Completed, Decided, Entry, EntryKind, Failure, Hold, Name, Stand, Status};
@@ -32,7 +32,8 @@ pub struct History {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct HistoryEntry {
-    /// Its path, as people read it: `orders~3/charge`.
+    /// Its path, as people read it: `orders~3/charge`. A `/`, `~` or `\` inside of a name has a `\` before it: a step
+    /// `a/b` is `a\/b`. What the runtime itself has recorded begins with a `~`: `~cancel`, `~deadline`.
     pub path: String,
     /// Its number among the entries.
     pub id: u64,
@@ -40,8 +41,9 @@ pub struct HistoryEntry {
     pub completed: Option<Completed>,
     /// What it is.
     pub kind: EntryKind,
-    /// The attempts that failed, if any did.
+    /// The attempts that failed and were followed by others, if any did.
     pub attempts: Option<Attempts>,
+    location: Location,
 }
 
 /// Something that happened to an instance.
@@ -137,6 +139,11 @@ impl History {
 }
 
 impl HistoryEntry {
+    /// Whether it is another one, or lies inside it.
+    pub(super) fn is_at_or_below(&self, other: &Self) -> bool {
+        self.location.is_at_or_below(&other.location)
+    }
+
     /// What an operation that is not complete waits for, if it waits for anything but its own attempts.
     fn waits(&self) -> Option<Happened> {
         let kind = self.kind.name();
@@ -230,11 +237,12 @@ pub(super) fn entries(shared: &Shared, instance: &InstanceId, seen: &Seen) -> Re
         if let Local::History(location) = local {
             let Entry { id, completed, kind } = row.decode()?;
             entries.push(HistoryEntry {
-                path: path(&names, &location),
+                path: location.path(&names),
                 id,
                 completed,
                 kind,
                 attempts: attempts.remove(&id),
+                location: location.into_owned(),
             });
         }
         Ok(())
@@ -251,16 +259,6 @@ pub(super) fn names(shared: &Shared, instance: &InstanceId, seen: &Seen) -> Resu
         Ok(())
     })?;
     Ok(names)
-}
-
-/// A location as people read it.
-pub(super) fn path(names: &[String], location: &Location) -> String {
-    let name = |index: u32| names.get(index as usize).map_or("?", String::as_str);
-    let text = |segment: &Segment| match *segment {
-        Segment::Name(index) => name(index).to_owned(),
-        Segment::Iteration { name: index, number } => format!("{}~{number}", name(index)),
-    };
-    location.segments().iter().map(text).collect::<Vec<_>>().join("/")
 }
 
 /// Why an instance failed, if it did.

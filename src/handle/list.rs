@@ -122,6 +122,18 @@ impl List {
     }
 
     /// Only instances with this tag; said several times, with all of them.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// # #[workflow] async fn payment(_ctx: Ctx<Payment>, amount: u32) -> Result<u32> { ok(amount) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # runtime.start(payment, 20).id("order-123").tag("shop", "paris").await?;
+    /// let page = runtime.list().tag("shop", "paris").await?;
+    /// assert_eq!(page.rows[0].id, "order-123");
+    /// # Ok(()) }
+    /// ```
     pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.filter.tags.push((key.into(), value.into()));
         self
@@ -170,6 +182,17 @@ impl List {
     }
 
     /// How many there are, on all pages.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// # #[workflow] async fn payment(_ctx: Ctx<Payment>, amount: u32) -> Result<u32> { ok(amount) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # runtime.start(payment, 20).id("order-123").await?;
+    /// assert_eq!(runtime.list().workflow("payment").count().await?, 1);
+    /// # Ok(()) }
+    /// ```
     pub async fn count(mut self) -> Result<u64> {
         self.begin_behind()?;
         let Self {
@@ -188,6 +211,11 @@ impl List {
     }
 
     /// Who is asked for, whatever page of them.
+    /// The statuses that are asked for; none stands for all.
+    pub(super) fn statuses(&self) -> &[Status] {
+        &self.filter.statuses
+    }
+
     pub(super) fn parts(self) -> (Filter, IndexRange) {
         (self.filter, self.range)
     }
@@ -221,7 +249,7 @@ impl IntoFuture for List {
 }
 
 /// Reads where it keeps nobody waiting: a filter that few match may read much.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     store: &Store,
     read: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

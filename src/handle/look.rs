@@ -26,7 +26,8 @@ impl Seen {
             return Ok(true);
         }
         let waits = actor::waits_at_gate(&shared.store.namespace(instance), &*self.snapshot)?;
-        Ok(waits && self.state.status == Status::Pending)
+        // One that is given another chance may have something behind it that has to be undone.
+        Ok(waits && self.state.status == Status::Pending && self.state.entries == 0)
     }
 
     /// The state that comes after this one.
@@ -71,7 +72,24 @@ pub(crate) fn instance(shared: &Shared, instance: &InstanceId) -> Result<Option<
     }))
 }
 
-/// The same, where its absence is an error: it never was, or it was deleted.
+/// Where an instance stands, and nothing else of it: what is asked again and again does not read its input each time.
+pub(crate) fn state(shared: &Shared, instance: &InstanceId) -> Result<Option<State>> {
+    let namespace = shared.store.namespace(instance);
+    let snapshot = shared.store.snapshot(namespace.shard())?;
+    Ok(namespace.get(&*snapshot, &Local::Meta(Meta::State))?)
+}
+
+/// The same with the moment, to read more of it, where its absence is an error.
+pub(crate) fn existing_state(shared: &Shared, instance: &InstanceId) -> Result<(State, Box<dyn Snapshot>)> {
+    let namespace = shared.store.namespace(instance);
+    let snapshot = shared.store.snapshot(namespace.shard())?;
+    match namespace.get(&*snapshot, &Local::Meta(Meta::State))? {
+        Some(state) => Ok((state, snapshot)),
+        None => Err(absent(shared, instance)),
+    }
+}
+
+/// An instance as it is now, where its absence is an error: it never was, or it was deleted.
 pub(crate) fn existing(shared: &Shared, id: &InstanceId) -> Result<Seen> {
     match instance(shared, id)? {
         Some(seen) => Ok(seen),

@@ -10,10 +10,10 @@ use crate::actor::Shared;
 use crate::duration::IntoDuration;
 use crate::engine::{Accepted, Definition, Untyped};
 use crate::handle::start::{Options, Starting};
-use crate::handle::{AnyHandle, Error, Existing, Result, Sent, look, send};
+use crate::handle::{AnyHandle, Crowded, Error, Existing, Result, Sent, look, send, size};
 use crate::storage;
 use crate::storage::payload::{Payload, PayloadError};
-use crate::storage::record::Content;
+use crate::storage::record::{Content, Priority};
 
 /// The start of an instance by the type name of its workflow; await it. It is durable when that returns.
 ///
@@ -93,6 +93,24 @@ impl StartNamed {
     pub fn after(mut self, duration: impl IntoDuration) -> Self {
         self.options.at = None;
         self.options.after = duration.into_duration().map(Some);
+        self
+    }
+
+    /// With at most so many instances of this key running at once, as with [`Start::at_most`](crate::Start::at_most).
+    pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
+        self.options.at_most(limit, key.into());
+        self
+    }
+
+    /// Before or after others that wait for the same place, as with [`Start::priority`](crate::Start::priority).
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.options.flow.priority = priority;
+        self
+    }
+
+    /// What to do if so many wait already, as with [`Start::if_crowded`](crate::Start::if_crowded).
+    pub fn if_crowded(mut self, waiting: usize, crowded: Crowded) -> Self {
+        self.options.crowd = Some((waiting, crowded));
         self
     }
 
@@ -222,6 +240,7 @@ impl SendNamed {
         let id = send::message_id(shared, id)?;
         let workflow = look::existing(shared, &handle.instance)?.origin.workflow;
         let payload = message(shared, &workflow, &name, &value)?;
+        size::check_message(shared, &workflow, &name, &payload)?;
         let message = send::from_outside(shared, id, Content::Told { name, payload });
         Ok(send::deliver(shared, &handle.instance, &message).await?.into())
     }
@@ -238,15 +257,20 @@ impl IntoFuture for SendNamed {
 
 /// A value as a message of this name to an instance of this workflow.
 pub(super) fn message(shared: &Shared, workflow: &str, name: &str, value: &Untyped) -> Result<Payload> {
+    let accepted = accepted(shared, workflow, name)?;
+    packed(accepted.pack(value, shared.store.codecs()), || {
+        format!("the message `{name}`")
+    })
+}
+
+/// A message of this name, if instances of this workflow accept it.
+pub(super) fn accepted<'s>(shared: &'s Shared, workflow: &str, name: &str) -> Result<&'s Accepted> {
     let definition = definition(shared, workflow)?;
     let accepted = definition.accepted.iter().find(|accepted| accepted.name() == name);
-    let accepted = accepted.ok_or_else(|| Error::NotAccepted {
+    accepted.ok_or_else(|| Error::NotAccepted {
         workflow: workflow.to_owned(),
         name: name.to_owned(),
         accepted: definition.accepted.iter().map(Accepted::name).collect(),
-    })?;
-    packed(accepted.pack(value, shared.store.codecs()), || {
-        format!("the message `{name}`")
     })
 }
 

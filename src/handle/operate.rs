@@ -4,7 +4,7 @@ use crate::actor;
 use crate::engine;
 use crate::handle::look::{self, Seen};
 use crate::handle::send::{self, Delivered};
-use crate::handle::{AnyHandle, Error, Result, wait};
+use crate::handle::{AnyHandle, Error, Result, Waiting, wait};
 use crate::ids::MessageId;
 use crate::storage::key::{Arrival, Local};
 use crate::storage::record::{Content, Message, Origin, Status};
@@ -53,19 +53,63 @@ impl AnyHandle {
     /// nap.result().await?;
     /// # Ok(()) }
     /// ```
-    pub async fn pause(&self) -> Result<Operated> {
-        self.set_paused(true).await
+    pub fn pause(&self) -> Waiting<Operated> {
+        let this = self.clone();
+        Waiting::new(self, async move { this.set_paused(true).await })
     }
 
     /// Lets an instance go on that was paused.
-    pub async fn resume(&self) -> Result<Operated> {
-        self.set_paused(false).await
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// # #[workflow] async fn payment(ctx: Ctx<Payment>, amount: u32) -> Result<u32> {
+    /// #     ctx.set("paid", amount)?;
+    /// #     ctx.emit("paid")?;
+    /// #     ctx.sleep("cooling off", "1d").await?;
+    /// #     ok(amount)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # let payment = runtime.start(payment, 20).id("order-123").await?;
+    /// # payment.reached(|status| status == Status::Sleeping).await?;
+    /// payment.pause().await?;
+    /// let resumed = payment.resume().await?;
+    /// assert_eq!(resumed.before, Status::Paused);
+    /// # Ok(()) }
+    /// ```
+    pub fn resume(&self) -> Waiting<Operated> {
+        let this = self.clone();
+        Waiting::new(self, async move { this.set_paused(false).await })
     }
 
     /// Asks the instance to end. What it waits for ends with an error, its code may clean up, what can be undone is
     /// undone; then it is cancelled. Returns when the asking is recorded: [`AnyHandle::reached`] waits for the end.
-    pub async fn cancel(&self, reason: impl Into<String>) -> Result<Operated> {
-        let (seen, reason) = (look::existing(&self.shared, &self.instance)?, reason.into());
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// # #[workflow] async fn payment(ctx: Ctx<Payment>, amount: u32) -> Result<u32> {
+    /// #     ctx.set("paid", amount)?;
+    /// #     ctx.emit("paid")?;
+    /// #     ctx.sleep("cooling off", "1d").await?;
+    /// #     ok(amount)
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # let payment = runtime.start(payment, 20).id("order-123").await?;
+    /// # payment.reached(|status| status == Status::Sleeping).await?;
+    /// payment.cancel("the shop closes").await?;
+    /// payment.reached(|status| status == Status::Cancelled).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn cancel(&self, reason: impl Into<String>) -> Waiting<Operated> {
+        let (this, reason) = (self.clone(), reason.into());
+        Waiting::new(self, async move { this.ask_to_end(reason).await })
+    }
+
+    async fn ask_to_end(&self, reason: String) -> Result<Operated> {
+        let seen = look::existing(&self.shared, &self.instance)?;
         if seen.has_not_begun(&self.shared, &self.instance)?
             && let Some(cancelled) = self.cancel_before_the_beginning(&reason).await?
         {

@@ -1,5 +1,7 @@
 //! `runtime.resolve` and `runtime.reject`: the outside world decides a promise.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::actor::Shared;
@@ -10,17 +12,17 @@ use crate::storage;
 use crate::storage::record::{self, Decided};
 
 /// Keeps a promise with a value.
-pub(crate) async fn resolve<T: Serialize>(shared: &Shared, token: &str, value: &T) -> Result<Sent> {
+pub(crate) async fn resolve<T: Serialize>(shared: &Arc<Shared>, token: &str, value: &T) -> Result<Sent> {
     let payload = shared.store.codecs().pack(value).map_err(storage::Error::from)?;
     settle(shared, token, resolved(payload)).await
 }
 
 /// Breaks a promise with a reason.
-pub(crate) async fn reject(shared: &Shared, token: &str, reason: &str) -> Result<Sent> {
+pub(crate) async fn reject(shared: &Arc<Shared>, token: &str, reason: &str) -> Result<Sent> {
     settle(shared, token, rejected(reason)).await
 }
 
-async fn settle(shared: &Shared, token: &str, decided: Decided) -> Result<Sent> {
+async fn settle(shared: &Arc<Shared>, token: &str, decided: Decided) -> Result<Sent> {
     let token: PromiseToken = token.parse()?;
     let seen = look::existing(shared, token.instance())?;
     token.verify(seen.origin.secret)?;

@@ -11,7 +11,7 @@ use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::topic::{Event, Note, origin, topic_of};
 use crate::engine::{KEPT, Message};
 use crate::handle::send::{self, Delivered};
-use crate::handle::{Result, Sent};
+use crate::handle::{Result, Sent, wait};
 use crate::limits::EVENT_BYTES_MAX;
 use crate::storage::record;
 use crate::storage::{self, Refusal};
@@ -69,6 +69,7 @@ impl<E: Message> IntoFuture for Publishing<E> {
                 to_one,
                 keep,
             } = self;
+            wait::goes_on(&shared)?;
             let id = send::message_id(&shared, id)?;
             let (topic, now) = (topic_of(E::NAME), shared.clock.now_ms());
             let codecs = shared.store.codecs();

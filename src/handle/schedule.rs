@@ -18,12 +18,11 @@ use crate::engine::target::Target;
 use crate::engine::{CatchUp, IntoWorkflow, Overlap, Workflow};
 use crate::handle::exclusive::Decision;
 use crate::handle::look::{self, Seen};
-use crate::handle::start::{check_tags, whole_ms};
-use crate::handle::{AnyHandle, Error, Handle, Result};
+use crate::handle::start::{check_tags, check_version, whole_ms};
+use crate::handle::{AnyHandle, Error, Handle, Result, size, wait};
 use crate::ids::InstanceId;
-use crate::limits::MESSAGE_BYTES_MAX;
 use crate::storage::payload::{Payload, PayloadError};
-use crate::storage::record::{Origin, Status};
+use crate::storage::record::{Origin, Secret, Status};
 use crate::storage::{self, Refusal};
 use crate::timing::{InvalidTiming, Rule, Timing};
 
@@ -111,7 +110,7 @@ impl Scheduling {
         self
     }
 
-    /// With this version of the code instead of the newest.
+    /// With this version of the code instead of the newest. One that this process does not have is refused.
     pub fn version(mut self, version: u32) -> Self {
         self.version = version;
         self
@@ -137,11 +136,9 @@ impl Scheduling {
         let mut tags = self.tags;
         tags.insert(TAG.to_owned(), name.clone());
         check_tags(&tags)?;
+        check_version(definition, self.version)?;
         let input = self.input.map_err(storage::Error::from)?;
-        let (bytes, max) = (input.bytes.len(), MESSAGE_BYTES_MAX);
-        if bytes > max {
-            return Err(storage::Error::TooLarge { bytes, max }.into());
-        }
+        size::check_input(&shared, definition.name, &input)?;
         let policy = definition.policy.deadline_at_ms(0).map(Duration::from_millis);
         let target = Target {
             workflow: self.workflow.to_owned(),
@@ -219,19 +216,18 @@ impl ScheduleHandle {
     async fn put(&self, terms: &Terms) -> Result<(bool, bool)> {
         let AnyHandle { shared, instance } = &self.any;
         loop {
+            wait::goes_on(shared)?;
             let now = shared.clock.now_ms();
             let plan = Plan {
                 terms: terms.clone(),
                 diary: Diary::begin(Some(first(&terms.rule, now)?)),
             };
             let plan = shared.store.codecs().pack(&plan).map_err(storage::Error::from)?;
-            let origin = Origin::new(Behind::NAME, Behind::VERSION, now, shared.chance.draw());
+            let origin = Origin::new(Behind::NAME, Behind::VERSION, now, Secret::draw(&*shared.chance));
             let commit = actor::start_commit(&shared.store, instance, &origin, plan.clone(), None);
-            match shared.store.commit(commit).await {
-                Ok(_) => {
-                    self.begun();
-                    return Ok((false, false));
-                }
+            let pending = shared.store.submit(commit).await?;
+            match actor::handed_over(shared, pending, begun(instance)).await {
+                Ok(_) => return Ok((false, false)),
                 Err(storage::Error::Refused(Refusal::Exists)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -251,7 +247,7 @@ impl ScheduleHandle {
                 return Ok((true, false));
             } else {
                 drop(seen);
-                if self.begin_anew(&origin, plan).await? {
+                if self.begin_anew(origin, plan).await? {
                     return Ok((true, true));
                 }
             }
@@ -267,9 +263,8 @@ impl ScheduleHandle {
     }
 
     /// Begins a schedule whose slots are over with other terms. Tells whether they still were over.
-    async fn begin_anew(&self, origin: &Origin, plan: Payload) -> Result<bool> {
-        let namespace = self.any.shared.store.namespace(&self.any.instance);
-        let renewed = self.any.alone(|seen, now| {
+    async fn begin_anew(&self, origin: Origin, plan: Payload) -> Result<bool> {
+        let renewed = self.any.alone(move |any, seen, now| {
             if !seen.state.status.is_terminal() {
                 return Ok(Decision::Leave(false));
             }
@@ -279,22 +274,23 @@ impl ScheduleHandle {
                 ..origin.clone()
             };
             let (plan, times) = (plan.clone(), (now, None));
+            let namespace = any.namespace();
             let commit = actor::new_run_commit(&namespace, &*seen.snapshot, &origin, &seen.state, plan, times)?;
-            Ok(Decision::Write(commit, true))
+            Ok(Decision::write(commit, true))
         });
         match renewed.await {
-            Ok(renewed) => {
-                self.begun();
-                Ok(renewed)
-            }
             Err(Error::Unknown(_) | Error::Deleted(_)) => Ok(false),
-            Err(error) => Err(error),
+            renewed => renewed,
         }
     }
+}
 
-    fn begun(&self) {
-        self.any.shared.directory.wake(&self.any.instance);
-        self.any.shared.changes.tell(&self.any.instance);
+/// Tells that there is a schedule.
+fn begun(instance: &InstanceId) -> impl FnOnce(&Arc<Shared>) + Send + 'static {
+    let instance = instance.clone();
+    move |shared| {
+        shared.directory.wake(&instance);
+        shared.changes.tell(&instance);
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::future::IntoFuture;
 use std::pin::Pin;
+use std::sync::Arc;
 
-use crate::actor::Shared;
+use crate::actor::{self, Shared};
 use crate::engine::{Accepts, Message, Workflow};
-use crate::handle::{Error, Handle, Result, look};
+use crate::handle::{Error, Handle, Result, look, size, wait};
 use crate::ids::{InstanceId, MessageId};
-use crate::storage::key::Arrival;
+use crate::storage::key::{Arrival, Local};
 use crate::storage::record::{self, Content};
 use crate::storage::{self, Commit, Refusal};
 use crate::ulid;
@@ -46,6 +47,21 @@ pub struct Sending<W, M> {
 
 impl<W: Workflow> Handle<W> {
     /// Sends a message. Only what the workflow accepts can be sent.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Message, Result, Runtime, Sent, ok, workflow};
+    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Approval { by: String }
+    /// # #[workflow(accepts(Approval))] async fn order(ctx: Ctx<Order>) -> Result<String> { ok(ctx.receive::<Approval>().await?.by) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(order).open("memory:").await?;
+    /// # let order = runtime.start(order, ()).await?;
+    /// // Under an id it is taken once, however often it is sent.
+    /// let sent = order.send(Approval { by: "kim".into() }).id("click-17").await?;
+    /// assert_eq!(sent, Sent::Accepted);
+    /// assert_eq!(order.result().await?, "kim");
+    /// # Ok(()) }
+    /// ```
     pub fn send<M: Message>(&self, message: M) -> Sending<W, M>
     where
         W: Accepts<M>,
@@ -81,6 +97,7 @@ impl<W: Workflow, M: Message> IntoFuture for Sending<W, M> {
                 .codecs()
                 .pack(&message)
                 .map_err(storage::Error::from)?;
+            size::check_message(&handle.shared, W::NAME, M::NAME, &payload)?;
             let name = M::NAME.to_owned();
             let told = Content::Told { name, payload };
             let message = from_outside(&handle.shared, id, told);
@@ -124,8 +141,14 @@ pub(crate) enum Delivered {
     Before(Arrival),
 }
 
-/// Puts a message into the inbox of an instance, durably, and tells the instance.
-pub(crate) async fn deliver(shared: &Shared, instance: &InstanceId, message: &record::Message) -> Result<Delivered> {
+/// Puts a message into the inbox of an instance, durably, and tells the instance: also if whoever sends it goes away when it
+/// is on its way.
+pub(crate) async fn deliver(
+    shared: &Arc<Shared>,
+    instance: &InstanceId,
+    message: &record::Message,
+) -> Result<Delivered> {
+    wait::goes_on(shared)?;
     let namespace = shared.store.namespace(instance);
     let (shard, mut place) = (namespace.shard(), None);
     let pending = shared.store.submit_delivery(shard, |arrivals| {
@@ -133,13 +156,14 @@ pub(crate) async fn deliver(shared: &Shared, instance: &InstanceId, message: &re
         commit.deliver(&namespace, *place.insert(arrivals.next_place()), message);
         commit
     });
-    let settled = pending.await?.durable().await;
-    match settled {
-        Ok(_) => {
-            shared.directory.wake(instance);
-            Ok(Delivered::Now(place.expect("a commit that was done was built")))
+    let (pending, to) = (pending.await?, instance.clone());
+    let settled = actor::handed_over(shared, pending, move |shared| shared.directory.wake(&to));
+    match settled.await {
+        Ok(_) => Ok(Delivered::Now(place.expect("a commit that was done was built"))),
+        Err(storage::Error::Refused(Refusal::Duplicate(seen))) => {
+            wake_for(shared, instance, seen.arrival())?;
+            Ok(Delivered::Before(seen.arrival()))
         }
-        Err(storage::Error::Refused(Refusal::Duplicate(seen))) => Ok(Delivered::Before(seen.arrival())),
         Err(storage::Error::Refused(Refusal::Ended(status))) => Err(Error::Finished {
             instance: instance.clone(),
             status,
@@ -151,4 +175,16 @@ pub(crate) async fn deliver(shared: &Shared, instance: &InstanceId, message: &re
         Err(storage::Error::Refused(Refusal::Missing)) => Err(look::absent(shared, instance)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Wakes an instance for a message that was accepted before and lies in its inbox still: whoever sent it then may not have
+/// known that it was, and told nobody.
+fn wake_for(shared: &Shared, instance: &InstanceId, arrival: Arrival) -> storage::Result<()> {
+    let namespace = shared.store.namespace(instance);
+    let mut key = Vec::new();
+    namespace.key_into(&Local::Inbox(arrival), &mut key);
+    if shared.store.snapshot(namespace.shard())?.get(&key)?.is_some() {
+        shared.directory.wake(instance);
+    }
+    Ok(())
 }

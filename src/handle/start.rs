@@ -8,20 +8,25 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::actor::{self, Shared};
-use crate::clock::Millis;
+use crate::clock::{Millis, Stopwatch};
 use crate::duration::{IntoDuration, InvalidDuration};
-use crate::engine::{Moment, Workflow};
+use crate::engine::{Definition, Workflow};
 use crate::handle::exclusive::Decision;
 use crate::handle::look::{self, Seen};
-use crate::handle::{AnyHandle, Error, Handle, Result};
+use crate::handle::{AnyHandle, Error, Handle, Result, size, wait};
 use crate::ids::InstanceId;
 use crate::limits::{CROWD_MAX, GATE_LIMIT_MAX, NAME_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX};
 use crate::storage::payload::Payload;
 use crate::storage::record::{Flow, Gate, Origin, Priority, Secret, Stand};
 use crate::storage::{self, Refusal};
+use crate::telemetry;
 use crate::ulid;
 
+mod begun;
 mod crowd;
+
+use begun::Begun;
+use crowd::Passed;
 
 /// What becomes of a start whose id is taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -99,6 +104,11 @@ impl Options {
             crowd: None,
         }
     }
+
+    pub(super) fn at_most(&mut self, limit: u32, key: String) {
+        let stand = Stand::Outside;
+        self.flow.gate = Some(Gate { key, limit, stand });
+    }
 }
 
 /// An instance that was started, now or before.
@@ -127,13 +137,14 @@ impl<W: Workflow> Start<W> {
         self
     }
 
-    /// With this version of the code instead of the newest.
+    /// With this version of the code instead of the newest. One that this process does not have is refused.
     pub fn version(mut self, version: u32) -> Self {
         self.options.version = version;
         self
     }
 
-    /// To be done within this time, from when it begins; after that it fails.
+    /// To be done within this time, from when it may begin: now, or at the time that it is to begin at. After that it
+    /// fails. Waiting for its turn with a key, or for a place in memory, is part of the time.
     pub fn deadline(mut self, deadline: impl IntoDuration) -> Self {
         self.options.deadline = deadline.into_duration().map(Some);
         self
@@ -184,11 +195,7 @@ impl<W: Workflow> Start<W> {
     /// # Ok(()) }
     /// ```
     pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
-        self.options.flow.gate = Some(Gate {
-            key: key.into(),
-            limit,
-            stand: Stand::Outside,
-        });
+        self.options.at_most(limit, key.into());
         self
     }
 
@@ -200,7 +207,11 @@ impl<W: Workflow> Start<W> {
     }
 
     /// What to do if so many wait already: for their turn with the same key, or without one, for a place in memory. The
-    /// bound is at most [`CROWD_MAX`].
+    /// number is 1 to [`CROWD_MAX`].
+    ///
+    /// Those who wait for a place in memory are counted as far as they are known by name: a workflow has room for its
+    /// share of [`WAKE_QUEUE_MAX`](crate::limits::WAKE_QUEUE_MAX), the others lie in the store. Where there is no room
+    /// left it is crowded, whatever the number.
     ///
     /// ```
     /// # use everstep::{Crowded, Ctx, Result, Runtime, ok, workflow};
@@ -214,7 +225,7 @@ impl<W: Workflow> Start<W> {
     /// # Ok(()) }
     /// ```
     pub fn if_crowded(mut self, waiting: usize, crowded: Crowded) -> Self {
-        self.options.crowd = Some((waiting.clamp(1, CROWD_MAX), crowded));
+        self.options.crowd = Some((waiting, crowded));
         self
     }
 
@@ -289,6 +300,8 @@ impl Starting {
         }
         check_tags(&options.tags)?;
         check_gate(options.flow.gate.as_ref())?;
+        check_crowd(options.crowd)?;
+        size::check_input(shared, workflow, &input)?;
         let instance = match &options.id {
             Some(id) => InstanceId::new(id.as_str())?,
             None => ulid::instance_id(workflow, &*shared.clock, &*shared.chance),
@@ -307,6 +320,7 @@ impl Starting {
         let Some(definition) = shared.definitions.get(workflow) else {
             return Err(Error::Unregistered(workflow.to_owned()));
         };
+        check_version(definition, options.version)?;
         let now = shared.clock.now_ms();
         let after = options.after?.map(|after| now.saturating_add(whole_ms(after)));
         let begin_at_ms = options.at.map(millis).or(after).filter(|at| *at > now);
@@ -332,13 +346,15 @@ impl Starting {
     /// Starts, or finds what was started before: whether it existed, and whether with another input.
     pub(super) async fn run(&self) -> Result<(bool, bool)> {
         loop {
-            let started = match self.crowd {
-                Some((waiting, crowded)) => crowd::start(self, waiting, crowded).await,
-                None => self.begin().await,
+            wait::goes_on(&self.shared)?;
+            // Counted among those who wait until it is to be seen there.
+            let coming = match self.crowd {
+                Some((waiting, crowded)) => crowd::pass(self, waiting, crowded).await?,
+                None => None,
             };
-            match started {
+            match self.begin().await {
                 Ok(()) => {
-                    self.begun();
+                    coming.into_iter().for_each(Passed::came);
                     return Ok((false, false));
                 }
                 Err(Error::Storage(storage::Error::Refused(Refusal::Exists))) => {}
@@ -354,18 +370,21 @@ impl Starting {
                 Existing::NewRun if seen.state.status.is_terminal() => {
                     drop(seen);
                     if self.renew().await? {
+                        coming.into_iter().for_each(Passed::came);
                         return Ok((false, false));
                     }
                 }
                 Existing::NewRun | Existing::Return => {
+                    // Whoever started it may not have known that it was, and told nobody.
                     self.shared.directory.wake(&self.instance);
+                    self.begun().nudge_courier(&self.shared);
                     return Ok((true, self.differs(&seen)?));
                 }
             }
         }
     }
 
-    /// Writes what there has to be for the instance to exist, if it does not yet.
+    /// Writes what there has to be for the instance to exist, if it does not yet, and tells whom it concerns.
     async fn begin(&self) -> Result<()> {
         let Self {
             shared,
@@ -380,22 +399,26 @@ impl Starting {
             let starting = store.submit_delivery(store.shard_of(instance), |arrivals| {
                 actor::start_at_gate_commit(store, instance, origin, input, flow, || arrivals.next_place())
             });
-            starting.await?.durable().await?;
+            actor::handed_over(shared, starting.await?, self.begun().telling()).await?;
             return Ok(());
         }
+        let watch = Stopwatch::start();
         let mut commit = actor::start_commit(store, instance, origin, input, *begin_at_ms);
         if *flow != Flow::default() {
             actor::set_flow(&mut commit, &store.namespace(instance), flow);
         }
-        store.commit(commit).await?;
+        let begun = actor::handed_over(shared, store.submit(commit).await?, self.begun().telling()).await;
+        telemetry::committed(watch.elapsed());
+        begun?;
         Ok(())
     }
 
     /// Begins another run. Tells whether it still had ended.
     async fn renew(&self) -> Result<bool> {
-        let namespace = self.shared.store.namespace(&self.instance);
         let handle = AnyHandle::new(Arc::clone(&self.shared), self.instance.clone());
-        let renewed = handle.alone(|seen, now| {
+        let (wanted, input, flow) = (self.origin.clone(), self.input.clone(), self.flow.clone());
+        let (begun, begin_at_ms) = (self.begun(), self.begin_at_ms);
+        let renewed = handle.alone(move |handle, seen, now| {
             if !seen.state.status.is_terminal() {
                 return Ok(Decision::Leave(false));
             }
@@ -403,34 +426,27 @@ impl Starting {
             let origin = Origin {
                 created_at_ms: seen.origin.created_at_ms,
                 secret: seen.origin.secret,
-                ..self.origin.clone()
+                ..wanted.clone()
             };
-            let (input, times) = (self.input.clone(), (now, self.begin_at_ms));
+            let (input, times) = (input.clone(), (now, begin_at_ms));
+            let namespace = handle.namespace();
             let mut commit = actor::new_run_commit(&namespace, &*seen.snapshot, &origin, &seen.state, input, times)?;
-            actor::set_flow(&mut commit, &namespace, &self.flow);
-            Ok(Decision::Write(commit, true))
+            actor::set_flow(&mut commit, &namespace, &flow);
+            Ok(Decision::write(commit, true).then(begun.clone().telling()))
         });
         match renewed.await {
-            Ok(renewed) => {
-                self.begun();
-                Ok(renewed)
-            }
             Err(Error::Unknown(_) | Error::Deleted(_)) => Ok(false),
-            Err(error) => Err(error),
+            renewed => renewed,
         }
     }
 
-    fn begun(&self) {
-        self.shared
-            .happened(&self.instance, &self.origin.workflow, Moment::Started);
-        match (self.begin_at_ms, self.shared.alarms.get()) {
-            (Some(at), Some(alarms)) => alarms.armed(at, &self.instance),
-            _ => self.shared.directory.wake(&self.instance),
+    fn begun(&self) -> Begun {
+        Begun {
+            instance: self.instance.clone(),
+            workflow: self.origin.workflow.clone(),
+            begin_at_ms: self.begin_at_ms,
+            at_gate: self.flow.gate.is_some(),
         }
-        if let (Some(_), Some(courier)) = (&self.flow.gate, self.shared.courier.get()) {
-            courier.nudge();
-        }
-        self.shared.changes.tell(&self.instance);
     }
 
     fn differs(&self, seen: &Seen) -> Result<bool> {
@@ -454,6 +470,27 @@ fn check_gate(gate: Option<&Gate>) -> Result<()> {
         return Err(Error::Gate(format!(
             "the limit is 1 to {GATE_LIMIT_MAX}, this one is {limit}"
         )));
+    }
+    Ok(())
+}
+
+fn check_crowd(crowd: Option<(usize, Crowded)>) -> Result<()> {
+    match crowd {
+        Some((waiting, _)) if !(1..=CROWD_MAX).contains(&waiting) => Err(Error::Gate(format!(
+            "the number of those who may wait is 1 to {CROWD_MAX}, this one is {waiting}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// A version that this process has no code of can't be started with.
+pub(super) fn check_version(definition: &Definition, version: u32) -> Result<()> {
+    if version > definition.version {
+        return Err(Error::Version {
+            workflow: definition.name.to_owned(),
+            version,
+            newest: definition.version,
+        });
     }
     Ok(())
 }

@@ -10,31 +10,60 @@ use tokio::sync::Notify;
 use crate::actor::{Shared, Waiters};
 use crate::clock::Clock;
 use crate::duration::{IntoDuration, InvalidDuration};
-use crate::handle::{Error, Result};
+use crate::handle::operate::is_held;
+use crate::handle::{AnyHandle, Error, Result, look};
 use crate::ids::InstanceId;
+use crate::storage::key::{Local, Meta};
+use crate::storage::record::Hold;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// A wait for something of an instance; await it. Whoever stops waiting changes nothing.
-#[must_use = "nothing is waited for until it is awaited"]
+/// A wait for something of an instance; await it. Nothing is done before that, and whoever stops waiting takes nothing
+/// back.
+#[must_use = "nothing is done or waited for until it is awaited"]
 pub struct Waiting<T> {
-    clock: Arc<dyn Clock>,
+    whose: AnyHandle,
     timeout: std::result::Result<Option<Duration>, InvalidDuration>,
+    or_held: bool,
     future: Boxed<T>,
 }
 
 impl<T> Waiting<T> {
-    pub(crate) fn new(shared: &Shared, future: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+    pub(crate) fn new(whose: &AnyHandle, future: impl Future<Output = Result<T>> + Send + 'static) -> Self {
         Self {
-            clock: Arc::clone(&shared.clock),
+            whose: whose.clone(),
             timeout: Ok(None),
+            or_held: false,
             future: Box::pin(future),
         }
     }
 
-    /// Gives up after this long.
+    /// Gives up after this long. What was asked for stays asked for.
     pub fn timeout(mut self, timeout: impl IntoDuration) -> Self {
         self.timeout = timeout.into_duration().map(Some);
+        self
+    }
+
+    /// Gives up with [`Error::Held`] when the instance is stuck, parked or quarantined: then it may take a person until
+    /// it goes on, and without this the wait lasts as long. Asked for again it waits again.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Error, Result, Runtime, ok, workflow};
+    /// #[workflow(strategy = "quarantine")]
+    /// async fn payment(ctx: Ctx<Payment>) -> Result<u32> {
+    ///     let charge = || async { Err::<u32, _>(std::io::Error::other("no money")) };
+    ///     ok(ctx.step("charge", charge).retries(0).await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// let payment = runtime.start(payment, ()).await?;
+    /// let held = payment.result().or_held().await.unwrap_err();
+    /// assert!(matches!(held, Error::Held { .. }));
+    /// # Ok(()) }
+    /// ```
+    pub fn or_held(mut self) -> Self {
+        self.or_held = true;
         self
     }
 
@@ -50,19 +79,52 @@ impl<T: Send + 'static> IntoFuture for Waiting<T> {
     type IntoFuture = Boxed<T>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { clock, timeout, future } = self;
+        let Self {
+            whose,
+            timeout,
+            or_held,
+            future,
+        } = self;
         Box::pin(async move {
-            let Some(timeout) = timeout? else {
+            let timeout = timeout?;
+            if timeout.is_none() && !or_held {
                 return future.await;
-            };
-            let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-            let at = clock.now_ms().saturating_add(millis);
+            }
+            let clock = &*whose.shared.clock;
+            let at = timeout.map(|timeout| {
+                let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+                clock.now_ms().saturating_add(millis)
+            });
             tokio::select! {
                 biased;
                 done = future => done,
-                () = over(&*clock, at) => Err(Error::TimedOut(timeout)),
+                held = held(&whose), if or_held => Err(held),
+                () = over(clock, at.unwrap_or_default()), if at.is_some() => {
+                    Err(Error::TimedOut(timeout.unwrap_or_default()))
+                }
             }
         })
+    }
+}
+
+/// Waits until the instance does not go on by itself.
+async fn held(AnyHandle { shared, instance }: &AnyHandle) -> Error {
+    let held = until(shared, instance, || {
+        let (state, snapshot) = look::existing_state(shared, instance)?;
+        if !is_held(state.status) {
+            return Ok(None);
+        }
+        let namespace = shared.store.namespace(instance);
+        let hold: Option<Hold> = namespace.get(&*snapshot, &Local::Meta(Meta::Hold))?;
+        Ok(Some((state.status, hold)))
+    });
+    match held.await {
+        Ok((status, hold)) => Error::Held {
+            instance: instance.clone(),
+            status,
+            reason: hold.map_or_else(String::new, |hold| hold.reason),
+        },
+        Err(error) => error,
     }
 }
 
@@ -80,7 +142,7 @@ pub(crate) async fn until<T>(
     look: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let waiter = Waiter::new(shared, instance);
-    again_and_again(&waiter.changes().any, look).await
+    again_and_again(shared, &waiter.changes().any, look).await
 }
 
 /// The same for what there is to see only when the instance has ended, or is gone.
@@ -90,19 +152,34 @@ pub(crate) async fn until_end<T>(
     look: impl FnMut() -> Result<Option<T>>,
 ) -> Result<T> {
     let waiter = Waiter::new(shared, instance);
-    again_and_again(&waiter.changes().end, look).await
+    again_and_again(shared, &waiter.changes().end, look).await
 }
 
-async fn again_and_again<T>(changes: &Notify, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+async fn again_and_again<T>(
+    shared: &Shared,
+    changes: &Notify,
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
     loop {
         let changed = changes.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
+        // Asked before looking: what became of it until the end is seen all the same.
+        let over = goes_on(shared);
         if let Some(seen) = look()? {
             return Ok(seen);
         }
+        over?;
         changed.await;
     }
+}
+
+/// Refuses whatever needs a runtime that has not stopped.
+pub(crate) fn goes_on(shared: &Shared) -> Result<()> {
+    if shared.changes.are_over() {
+        return Err(Error::Stopped);
+    }
+    Ok(())
 }
 
 /// Somebody who waits, and is forgotten when they go away, whether or not they have seen what they waited for.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Builder, Runtime};
-use crate::actor::Leave;
+use crate::actor::{self, Leave};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Bounds;
@@ -12,6 +12,7 @@ use crate::engine::{Definition, Witness};
 use crate::handle::Result;
 use crate::ids::InstanceId;
 use crate::storage::engine::Engine;
+use crate::storage::payload::Codecs;
 use crate::storage::{OpenOptions, Pace, Store};
 
 /// What a simulated runtime has in the place of the machine.
@@ -45,12 +46,13 @@ impl Builder {
         } = machine;
         let store = OpenOptions::new()
             .clock(Arc::clone(&clock))
+            .codecs(self.codecs.clone())
             .shards(self.config.shards)
             .inbox_max(self.config.inbox_max)
             .in_task(pace)
             .open_engine(engine)?;
-        self.assemble(store, tokio::runtime::Handle::current(), clock, chance)
-            .await
+        let here = tokio::runtime::Handle::current();
+        self.assemble(store, (here.clone(), here), clock, chance).await
     }
 
     /// Has somebody see what all instances do.
@@ -64,6 +66,11 @@ impl Builder {
     /// How much instances of a workflow may hold.
     pub(crate) fn bounds(&self, definition: &Definition) -> Bounds {
         definition.bounds(self.config.bounds)
+    }
+
+    /// How users' values are written and read.
+    pub(crate) fn codecs(&self) -> &Codecs {
+        &self.codecs
     }
 
     /// The workflows, by their type names.
@@ -83,14 +90,14 @@ impl Runtime {
         let mut everyone = self.shared.directory.everyone();
         everyone.sort();
         for instance in everyone {
-            self.shared.directory.exclusively(&instance, async |_| ()).await;
+            actor::exclusively(&self.shared, &instance, |_| async {}).await;
         }
     }
 
     /// Drops an instance from memory, whatever it does, and lets it go on from what is stored.
     pub async fn passivate(&self, id: &str) -> Result<()> {
         let instance = InstanceId::new(id)?;
-        self.shared.directory.exclusively(&instance, async |_| ()).await;
+        actor::exclusively(&self.shared, &instance, |_| async {}).await;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use crate::actor::Shared;
 use crate::clock::Stopwatch;
 use crate::runtime::Runtime;
-use crate::scheduler::{Alarms, QueueStats};
+use crate::scheduler::QueueStats;
 
 /// How busy a runtime is: what a dashboard shows.
 ///
@@ -68,7 +68,7 @@ impl Runtime {
             attempts_waiting: turnstile.waiting(),
             queues: turnstile.queues().into_iter().collect(),
             failing: supervisor.failing(),
-            alarms_due: alarms.get().map_or(0, Alarms::due),
+            alarms_due: alarms.get().map_or(0, |alarms| alarms.due()),
             commits: store.commits(),
             commits_per_second: self.commits_per_second(store.commits()),
         }

@@ -20,9 +20,11 @@ pub(crate) struct Admission {
     places: Arc<Semaphore>,
     /// Whether workflows have limits of their own, so that the workflow has to be known.
     has_limits: bool,
+    /// Whether some of them are held back.
+    holds_back: AtomicBool,
     /// Something waits, or a place became free.
     ready: Notify,
-    /// How often a lane that had been full got room again.
+    /// How often a lane got room again that somebody had more for than it took.
     rooms: AtomicU64,
     room: Notify,
     /// Somebody was let in.
@@ -41,18 +43,16 @@ impl Admission {
             .into_iter()
             .map(|name| (Arc::from(name), limit(name)))
             .collect();
-        let queue = WakeQueue::new(WAKE_QUEUE_MAX, lanes.iter().cloned());
-        // At the start all rows have to be read.
-        let behind = queue.lanes().cloned().collect();
         Self {
             has_limits: lanes.iter().any(|(_, limit)| limit.is_some()),
-            queue: Mutex::new(queue),
+            queue: Mutex::new(WakeQueue::new(WAKE_QUEUE_MAX, lanes)),
+            holds_back: AtomicBool::new(false),
             places: Arc::new(Semaphore::new(config.residents_max)),
             ready: Notify::new(),
             rooms: AtomicU64::new(0),
             room: Notify::new(),
             moved: Notify::new(),
-            behind: Mutex::new(behind),
+            behind: Mutex::default(),
             turned_away: Notify::new(),
             closed: AtomicBool::new(false),
         }
@@ -60,7 +60,8 @@ impl Admission {
 
     /// A place for somebody who need not wait, since nobody waits and there are places.
     pub(crate) fn at_once(self: &Arc<Self>) -> Option<Place> {
-        if self.has_limits || self.is_closed() || self.queue().len() > 0 {
+        let asks_who = self.has_limits || self.holds_back.load(Ordering::Acquire);
+        if asks_who || self.is_closed() || self.queue().len() > 0 {
             return None;
         }
         let permit = Arc::clone(&self.places).try_acquire_owned().ok()?;
@@ -95,20 +96,42 @@ impl Admission {
         self.turned_away.notify_one();
     }
 
-    /// Waits for the next instance and a place for it. `crowded` is called when there is nobody's place to give: it
-    /// may ask somebody to leave.
-    pub(crate) async fn next(self: &Arc<Self>, crowded: impl Fn()) -> (InstanceId, Place) {
+    /// The same for everybody: nobody knows who has to run.
+    pub(crate) fn turn_all_away(&self) {
+        let lanes: Vec<_> = self.queue().lanes().cloned().collect();
+        self.behind().extend(lanes);
+        self.turned_away.notify_one();
+    }
+
+    /// Lets nobody of a lane in for now, or of any lane. They wait.
+    pub(crate) fn hold_back(&self, lane: Option<&Arc<str>>) {
+        self.queue().hold_back(lane, true);
+        self.holds_back.store(true, Ordering::Release);
+    }
+
+    /// Lets those in again who were held back.
+    pub(crate) fn let_go_on(&self, lane: Option<&Arc<str>>) {
+        let mut queue = self.queue();
+        queue.hold_back(lane, false);
+        self.holds_back.store(queue.holds_back(), Ordering::Release);
+        self.ready.notify_one();
+    }
+
+    /// Waits for the next instance and a place for it. Where there is none to give, `room` is told.
+    pub(crate) async fn next(self: &Arc<Self>, room: &dyn MakesRoom) -> (InstanceId, Place) {
         loop {
-            if self.is_closed() || !self.queue().is_ready() {
+            if self.is_closed() || !self.is_ready(room) {
                 self.ready.notified().await;
                 continue;
             }
             let permit = match Arc::clone(&self.places).try_acquire_owned() {
                 Ok(permit) => permit,
                 Err(_) => {
-                    crowded();
+                    room.want(None);
                     let places = Arc::clone(&self.places);
-                    places.acquire_owned().await.expect("the places are never closed")
+                    let permit = places.acquire_owned().await.expect("the places are never closed");
+                    room.want_no_more(None);
+                    permit
                 }
             };
             let next = self.queue().next();
@@ -120,6 +143,9 @@ impl Admission {
             else {
                 continue;
             };
+            if self.has_limits {
+                room.want_no_more(Some(&lane));
+            }
             if has_room {
                 self.rooms.fetch_add(1, Ordering::AcqRel);
                 self.room.notify_waiters();
@@ -135,12 +161,28 @@ impl Admission {
         }
     }
 
+    /// Whether there is somebody to let in. Of lanes at their limit that have somebody who waits, `room` is told.
+    fn is_ready(&self, room: &dyn MakesRoom) -> bool {
+        let (ready, held_up) = {
+            let queue = self.queue();
+            let held_up = if self.has_limits { queue.held_up() } else { Vec::new() };
+            (queue.is_ready(), held_up)
+        };
+        held_up.iter().for_each(|lane| room.want(Some(lane)));
+        ready
+    }
+
+    /// The lane of a workflow, if it makes a difference to anybody whether one of its instances leaves.
+    pub(crate) fn limited_lane(&self, workflow: &str) -> Option<Arc<str>> {
+        self.has_limits.then(|| self.lane(workflow))
+    }
+
     /// How often there was room again, for [`Admission::room_since`]. Ask before trying.
     pub(crate) fn rooms(&self) -> u64 {
         self.rooms.load(Ordering::Acquire)
     }
 
-    /// Waits until a lane that had been full has room again; not at all if that happened since.
+    /// Waits until a lane has room again that was full, or that did not want more; not at all if that happened since.
     pub(crate) async fn room_since(&self, rooms: u64) {
         loop {
             let room = self.room.notified();
@@ -153,18 +195,29 @@ impl Admission {
         }
     }
 
-    /// Whether at most half of a lane's room is used.
-    pub(crate) fn is_low(&self, lane: &Arc<str>) -> bool {
-        self.queue().is_low(lane)
+    /// Whether at most half of a lane's room is used. If not, [`Admission::room_since`] tells when it is.
+    pub(crate) fn wants_more(&self, lane: &Arc<str>) -> bool {
+        self.queue().wants_more(lane)
     }
 
-    /// Waits until fewer than so many wait.
-    pub(crate) async fn fewer_than(&self, waiting: usize) {
+    /// Joins those who wait if they are fewer than so many, those on their way included, and the lane has room. It is on
+    /// its way until what this gives is dropped.
+    pub(crate) fn come(self: &Arc<Self>, lane: &Arc<str>, fewer_than: usize) -> Option<Coming> {
+        let mut queue = self.queue();
+        if !queue.has_room_for_another(lane, fewer_than) {
+            return None;
+        }
+        queue.coming += 1;
+        Some(Coming(Arc::clone(self)))
+    }
+
+    /// Waits until somebody could come; not at all when nobody is let in any more.
+    pub(crate) async fn room_for(&self, lane: &Arc<str>, fewer_than: usize) {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
             moved.as_mut().enable();
-            if self.waiting() < waiting {
+            if self.is_closed() || self.queue().has_room_for_another(lane, fewer_than) {
                 return;
             }
             moved.await;
@@ -186,6 +239,7 @@ impl Admission {
         self.closed.store(true, Ordering::Release);
         self.queue().clear();
         self.room.notify_waiters();
+        self.moved.notify_waiters();
         self.turned_away.notify_one();
     }
 
@@ -204,6 +258,27 @@ impl Admission {
 
     fn behind(&self) -> MutexGuard<'_, BTreeSet<Arc<str>>> {
         self.behind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whoever can ask those in memory to leave.
+pub(crate) trait MakesRoom: Send + Sync {
+    /// A place is wanted: any one, or one of this lane. One that has nothing to do should leave, now or as soon as there
+    /// is such a one.
+    fn want(&self, lane: Option<&Arc<str>>);
+
+    /// It is not wanted any more.
+    fn want_no_more(&self, lane: Option<&Arc<str>>);
+}
+
+/// A start that is on its way, and counted among those who wait.
+#[derive(Debug)]
+pub(crate) struct Coming(Arc<Admission>);
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.queue().coming -= 1;
+        self.0.moved.notify_waiters();
     }
 }
 

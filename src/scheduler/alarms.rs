@@ -1,288 +1,198 @@
-//! The alarm scheduler: one actor for all instances.
+//! The alarms of all instances.
+//!
+//! Whoever arms one says so, and the next ones of each shard are in memory ([`window`](super::window)). One task waits
+//! for the earliest and rings. What finds no room then stays where it is, in the store, and is found there when there
+//! is ([`Admission::turn_away`](super::Admission::turn_away)), as is what came due before this process began. Nobody
+//! else waits for that.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::Notify;
 
 use crate::clock::{Clock, Millis};
-use crate::ids::InstanceId;
-use crate::limits::ALARM_WINDOW_MAX;
-use crate::scheduler::admission::Admission;
-use crate::spawn;
-use crate::storage::{Cursor, Error, Store};
+use crate::ids::{InstanceId, Shard};
+use crate::limits::{ALARM_WINDOW_MAX, ALARM_WINDOW_MIN, ALARMS_AT_ONCE_MAX, ALARMS_BACKOFF};
+use crate::scheduler::window::{Alarm, Window};
+use crate::storage::Store;
 use crate::telemetry;
 
-/// Nudges an instance, and says whether there was room for it. It must not block.
-pub(crate) type Wake = Arc<dyn Fn(&InstanceId) -> bool + Send + Sync>;
+/// Nudges an instance. If there is no room for it, says in which lane. It must not block.
+pub(crate) type Wake = dyn Fn(&InstanceId) -> Option<Arc<str>> + Send + Sync;
 
-/// How long to wait before reading the store again, when it could not be read.
-const AGAIN_MS: Millis = 1000;
-
-/// What the scheduler is told.
+/// What is known of the alarms of a store.
 #[derive(Debug)]
-pub(crate) enum Notice {
-    /// An alarm became durable.
-    Armed(Millis, InstanceId),
-    /// The earliest alarm may be due.
-    Look,
-    /// There may be room for those that there was none for.
-    Room,
-}
-
-/// The callers' side of the scheduler.
-#[derive(Debug, Clone)]
 pub(crate) struct Alarms {
-    actor: ActorRef<Notice>,
-    /// Alarms that are due and wait for room.
-    due: Arc<AtomicUsize>,
+    store: Store,
+    clock: Arc<dyn Clock>,
+    /// By shard.
+    windows: Mutex<Vec<Window>>,
+    /// An alarm is earlier than all that were known.
+    earlier: Notify,
+    /// Whatever was due by then is found in the store.
+    begun_at_ms: AtomicU64,
+    /// The latest time at which an alarm rang.
+    rang_at_ms: AtomicU64,
+    /// Alarms of each lane that were due when there was no room.
+    refused: Mutex<BTreeMap<Arc<str>, usize>>,
 }
 
 impl Alarms {
-    /// Starts the scheduler; it begins with the alarms that are stored.
-    pub(crate) async fn start(
-        store: Store,
-        clock: Arc<dyn Clock>,
-        wake: Wake,
-        admission: Arc<Admission>,
-    ) -> Result<Self, ractor::SpawnErr> {
-        let arguments = Arguments {
+    /// The alarms of a store. None of them rings before [`Alarms::run`].
+    pub(crate) fn new(store: Store, clock: Arc<dyn Clock>) -> Self {
+        let alarms = Self {
             store,
             clock,
-            wake,
-            admission,
-            due: Arc::default(),
+            windows: Mutex::default(),
+            earlier: Notify::new(),
+            begun_at_ms: AtomicU64::new(0),
+            rang_at_ms: AtomicU64::new(0),
+            refused: Mutex::default(),
         };
-        let due = Arc::clone(&arguments.due);
-        let (actor, _) = Actor::spawn(None, Scheduler, arguments).await?;
-        Ok(Self { actor, due })
+        alarms.begin();
+        alarms
     }
 
-    /// Says that an alarm became durable.
+    /// Forgets what was known. What is due already is left to whoever reads the store for those who were turned away.
+    pub(crate) fn begin(&self) {
+        let now = self.clock.now_ms();
+        let shards = self.store.shards().count();
+        let most = (ALARM_WINDOW_MAX / shards.max(1)).max(ALARM_WINDOW_MIN);
+        let windows = self.store.shards().map(|_| Window::new(most, now));
+        *self.windows() = windows.collect();
+        self.begun_at_ms.store(now, Ordering::Release);
+    }
+
+    /// Says that an alarm became durable. Said again, it changes nothing.
     pub(crate) fn armed(&self, at_ms: Millis, instance: &InstanceId) {
-        // A scheduler that is gone rings no more; the row is read at the next start.
-        let _ = self.actor.cast(Notice::Armed(at_ms, instance.clone()));
+        let shard = usize::from(self.store.shard_of(instance).0);
+        let earliest = self.windows()[shard].add((at_ms, instance.clone()));
+        if earliest {
+            self.earlier.notify_one();
+        }
+    }
+
+    /// Up to which time alarms may have rung or been left alone: what finds them in the store looks this far. A clock that
+    /// was set back meanwhile makes no difference.
+    pub(crate) fn due_until_ms(&self) -> Millis {
+        let latest = self.begun_at_ms.load(Ordering::Acquire);
+        let latest = latest.max(self.rang_at_ms.load(Ordering::Acquire));
+        self.clock.now_ms().max(latest)
     }
 
     /// Alarms that are due and wait for room.
     pub(crate) fn due(&self) -> usize {
-        self.due.load(Ordering::Relaxed)
+        self.refused().values().sum()
     }
 
-    /// Stops the scheduler. Alarms stay where they are.
-    pub(crate) async fn stop(&self) {
-        let _ = self.actor.stop_and_wait(None, None).await;
-    }
-
-    /// The same without waiting.
-    pub(crate) fn kill(&self) {
-        self.actor.kill();
-    }
-}
-
-struct Scheduler;
-
-struct Arguments {
-    store: Store,
-    clock: Arc<dyn Clock>,
-    wake: Wake,
-    admission: Arc<Admission>,
-    due: Arc<AtomicUsize>,
-}
-
-struct Schedule {
-    store: Store,
-    clock: Arc<dyn Clock>,
-    wake: Wake,
-    admission: Arc<Admission>,
-    /// The next alarms behind `rung`. Complete up to its last one if `beyond` is set, and complete altogether if not.
-    window: BTreeSet<(Millis, InstanceId)>,
-    /// Alarms that were due when there was no room for their instances. They keep nobody else waiting, up to as many as
-    /// the window holds.
-    refused: BTreeSet<(Millis, InstanceId)>,
-    /// Whether somebody tells when there is room.
-    waits_for_room: bool,
-    due: Arc<AtomicUsize>,
-    /// Whether the store has alarms behind the window.
-    beyond: bool,
-    /// The last alarm that was rung. Its row and those before it may still be there: they go when their instances get
-    /// that far. Whoever looks and finds that it is too early says so again.
-    rung: Option<(Millis, InstanceId)>,
-    /// When the timer that is running rings, so that an earlier alarm gets one of its own.
-    timer_at_ms: Option<Millis>,
-}
-
-impl Actor for Scheduler {
-    type Msg = Notice;
-    type State = Schedule;
-    type Arguments = Arguments;
-
-    async fn pre_start(&self, _: ActorRef<Notice>, arguments: Arguments) -> Result<Schedule, ActorProcessingErr> {
-        let Arguments {
-            store,
-            clock,
-            wake,
-            admission,
-            due,
-        } = arguments;
-        let mut schedule = Schedule {
-            store,
-            clock,
-            wake,
-            admission,
-            window: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            waits_for_room: false,
-            due,
-            beyond: true,
-            rung: None,
-            timer_at_ms: None,
-        };
-        schedule.refill()?;
-        Ok(schedule)
-    }
-
-    async fn post_start(&self, me: ActorRef<Notice>, schedule: &mut Schedule) -> Result<(), ActorProcessingErr> {
-        schedule.ring(&me);
-        Ok(())
-    }
-
-    async fn handle(
-        &self,
-        me: ActorRef<Notice>,
-        notice: Notice,
-        schedule: &mut Schedule,
-    ) -> Result<(), ActorProcessingErr> {
-        match notice {
-            Notice::Armed(at_ms, instance) => schedule.add(at_ms, instance),
-            Notice::Look => schedule.timer_at_ms = None,
-            Notice::Room => {
-                schedule.waits_for_room = false;
-                schedule.window.append(&mut schedule.refused);
-            }
+    /// An alarm that was found in the store rang.
+    pub(crate) fn rang(&self, at_ms: Millis, lane: &str) {
+        if let Some(count) = self.refused().get_mut(lane) {
+            *count = count.saturating_sub(1);
         }
-        schedule.ring(&me);
-        schedule.tell();
-        Ok(())
-    }
-}
-
-impl Schedule {
-    fn tell(&self) {
-        self.due.store(self.refused.len(), Ordering::Relaxed);
-        telemetry::alarms_due(self.refused.len());
+        telemetry::alarm_rang(Duration::from_millis(self.clock.now_ms().saturating_sub(at_ms)));
     }
 
-    fn add(&mut self, at_ms: Millis, instance: InstanceId) {
-        let alarm = (at_ms, instance);
-        // What lies before the last that was rung is not found by reading on from there.
-        let passed = self.rung.as_ref().is_some_and(|rung| alarm <= *rung);
-        let inside = !self.beyond || self.window.last().is_some_and(|last| alarm < *last);
-        if !inside && !passed {
-            return;
-        }
-        self.window.insert(alarm);
-        if self.window.len() > ALARM_WINDOW_MAX {
-            let popped = self.window.pop_last();
-            // It is read again: from the beginning, if it lies before what was rung.
-            self.rung = self
-                .rung
-                .take()
-                .filter(|rung| popped.is_none_or(|popped| popped > *rung));
-            self.beyond = true;
-        }
+    /// Everything of this lane that was due rang.
+    pub(crate) fn all_rang(&self, lane: &str) {
+        self.refused().remove(lane);
+        telemetry::alarms_due(self.due());
     }
 
-    /// Nudges everyone whose alarm is due, as far as there is room for them, and sees to it that it looks again.
-    fn ring(&mut self, me: &ActorRef<Notice>) {
-        let now = self.clock.now_ms();
+    /// Rings what is due, again and again. Ended from outside.
+    pub(crate) async fn run(&self, wake: &Wake) {
         loop {
-            while let Some(alarm) = self.next_due(now) {
-                let rooms = self.admission.rooms();
-                if (self.wake)(&alarm.1) {
-                    telemetry::alarm_rang(Duration::from_millis(now - alarm.0));
-                } else if self.admission.is_closed() {
-                    return;
-                } else {
-                    self.refused.insert(alarm.clone());
-                    self.look_when_there_is_room(me, rooms);
+            self.fill_all();
+            let next_at_ms = self.ring(wake).await;
+            tokio::select! {
+                biased;
+                () = self.earlier.notified() => {}
+                () = self.wait_until(next_at_ms) => {}
+            }
+        }
+    }
+
+    /// Rings everything that is due, and says when to look again.
+    async fn ring(&self, wake: &Wake) -> Option<Millis> {
+        for count in 1_usize.. {
+            let now = self.clock.now_ms();
+            let (shard, (at_ms, instance)) = match self.next(now) {
+                Next::Rings(shard, alarm) => (shard, alarm),
+                Next::At(at_ms) => return at_ms,
+            };
+            self.rang_at_ms.fetch_max(at_ms, Ordering::AcqRel);
+            match wake(&instance) {
+                None => telemetry::alarm_rang(Duration::from_millis(now.saturating_sub(at_ms))),
+                Some(lane) => {
+                    *self.refused().entry(lane).or_default() += 1;
+                    telemetry::alarms_due(self.due());
                 }
-                self.rung = self.rung.take().max(Some(alarm));
             }
-            if self.refused.len() >= ALARM_WINDOW_MAX {
-                return;
+            self.fill(shard);
+            if count % ALARMS_AT_ONCE_MAX == 0 {
+                tokio::task::yield_now().await;
             }
-            if !self.window.is_empty() || !self.beyond {
-                break;
-            }
-            if let Err(error) = self.refill() {
+        }
+        None
+    }
+
+    /// The earliest alarm of all if it is due, or when there is something to do.
+    fn next(&self, now: Millis) -> Next {
+        let mut windows = self.windows();
+        let first = |(_, window): &(Shard, &mut Window)| window.next_at_ms().unwrap_or(Millis::MAX);
+        let Some((shard, window)) = self.store.shards().zip(windows.iter_mut()).min_by_key(first) else {
+            return Next::At(None);
+        };
+        match window.take(now) {
+            Some(alarm) => Next::Rings(shard, alarm),
+            None => Next::At(window.next_at_ms()),
+        }
+    }
+
+    fn fill_all(&self) {
+        self.store.shards().for_each(|shard| self.fill(shard));
+    }
+
+    /// Reads the next alarms of a shard if that has to be.
+    fn fill(&self, shard: Shard) {
+        let (now, index) = (self.clock.now_ms(), usize::from(shard.0));
+        let begun = self.windows()[index].begin_reading(now);
+        let Some((most, behind)) = begun else { return };
+        // Not under the lock: whoever arms an alarm meanwhile does not wait for the disk.
+        let read = self.store.alarms_behind(shard, behind.as_ref(), most);
+        let mut windows = self.windows();
+        match read {
+            Ok((alarms, more)) => windows[index].fill(alarms, more),
+            Err(error) => {
+                windows[index].spoil(now + u64::try_from(ALARMS_BACKOFF.as_millis()).unwrap_or(Millis::MAX));
+                drop(windows);
                 tracing::error!(%error, "the alarms could not be read; they are read again");
-                self.beyond = true;
-                self.look_at(me, now + AGAIN_MS);
-                return;
             }
         }
-        if let Some((next, _)) = self.window.first() {
-            self.look_at(me, *next);
+    }
+
+    async fn wait_until(&self, at_ms: Option<Millis>) {
+        match at_ms {
+            Some(at_ms) => self.clock.wait_until(at_ms).await,
+            None => std::future::pending().await,
         }
     }
 
-    /// Takes out the next alarm that is due, unless too many wait for room already.
-    fn next_due(&mut self, now: Millis) -> Option<(Millis, InstanceId)> {
-        let due = self.window.first().is_some_and(|(at, _)| *at <= now);
-        if !due || self.refused.len() >= ALARM_WINDOW_MAX {
-            return None;
-        }
-        self.window.pop_first()
+    fn windows(&self) -> MutexGuard<'_, Vec<Window>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look_when_there_is_room(&mut self, me: &ActorRef<Notice>, rooms: u64) {
-        if std::mem::replace(&mut self.waits_for_room, true) {
-            return;
-        }
-        let (admission, me) = (Arc::clone(&self.admission), me.clone());
-        spawn::task(async move {
-            admission.room_since(rooms).await;
-            let _ = me.cast(Notice::Room);
-        });
+    fn refused(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, usize>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn look_at(&mut self, me: &ActorRef<Notice>, at_ms: Millis) {
-        if self.timer_at_ms.is_none_or(|timer| at_ms < timer) {
-            self.timer_at_ms = Some(at_ms);
-            let (timer, me) = (self.clock.wait_until(at_ms), me.clone());
-            spawn::task(async move {
-                timer.await;
-                let _ = me.cast(Notice::Look);
-            });
-        }
-    }
-
-    /// Reads the next alarms of every shard.
-    fn refill(&mut self) -> Result<(), Error> {
-        self.beyond = false;
-        for shard in self.store.shards() {
-            let mut after: Option<Cursor> = None;
-            loop {
-                let page = match (&after, &self.rung) {
-                    (None, Some((at, instance))) => self.store.alarms_behind(shard, (*at, instance))?,
-                    _ => self.store.alarms(shard, after.as_ref())?,
-                };
-                for (at_ms, instance, _) in page.rows {
-                    self.window.insert((at_ms, instance));
-                }
-                while self.window.len() > ALARM_WINDOW_MAX {
-                    self.window.pop_last();
-                    self.beyond = true;
-                }
-                after = page.next;
-                if after.is_none() || self.beyond {
-                    break;
-                }
-            }
-        }
-        Ok(())
-    }
+/// What there is to do.
+enum Next {
+    /// This alarm of this shard rings.
+    Rings(Shard, Alarm),
+    /// Nothing before this time.
+    At(Option<Millis>),
 }

@@ -1,8 +1,8 @@
 //! WHEN: alarms that wake sleeping instances, admission to memory, and how long the ended are kept.
 //!
-//! An alarm is a row, ordered by time, written in the commit that needs it. The scheduler actor keeps a bounded
-//! window of the next ones in memory and nudges the instance when one is due. A nudge is only a hint: the instance
-//! looks at its own state, so one too many does no harm, and one too few cannot happen as long as the row is there.
+//! An alarm is a row, ordered by time, written in the commit that needs it. One task keeps a bounded window of the
+//! next ones in memory and nudges the instance when one is due. A nudge is only a hint: the instance looks at its own
+//! state, so one too many does no harm, and one too few cannot happen as long as the row is there.
 //!
 //! **What never lives here:** what an alarm is for. The scheduler knows a time and an instance.
 
@@ -12,9 +12,10 @@ mod queue;
 mod retention;
 mod turns;
 mod turnstile;
+mod window;
 
-pub(crate) use admission::{Admission, Place};
+pub(crate) use admission::{Admission, Coming, MakesRoom, Place};
 pub(crate) use alarms::Alarms;
 pub(crate) use retention::run as sweep;
 pub use turnstile::QueueStats;
-pub(crate) use turnstile::Turnstile;
+pub(crate) use turnstile::{Permit, Ticket, Turnstile};

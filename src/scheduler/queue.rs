@@ -1,27 +1,30 @@
 //! Who waits to be activated, in a fair order.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::ids::InstanceId;
+use crate::limits::LANE_ROOM_MIN;
 use crate::scheduler::turns::Turns;
 use crate::storage::record::Priority;
-
-/// The least room that a lane has, however many there are.
-const LANE_LEAST: usize = 16;
 
 /// Ids that wait, one lane for each workflow, served by priority and in turn: a flood of one does not hold up the others.
 /// Every lane has room of its own, so that a flood does not take the others' either. What does not fit is not kept: it
 /// has a row in the store.
 #[derive(Debug)]
 pub(crate) struct WakeQueue {
-    lanes: HashMap<Arc<str>, Lane>,
+    /// In an order that is the same in every process: those who are held up are seen to in it.
+    lanes: BTreeMap<Arc<str>, Lane>,
     /// Lanes with something in them.
     turns: Turns<Arc<str>>,
     waiting: HashSet<InstanceId>,
     lane_most: usize,
-    /// Lanes that had no room for somebody, and have had none since.
+    /// Lanes that somebody waits for: they had no room, or more in them than whoever looked wanted, and have had since.
     full: BTreeSet<Arc<str>>,
+    /// Whether nobody is to be activated for now.
+    held_back: bool,
+    /// Starts on their way that mind how many wait. They are not offered yet, and are counted all the same.
+    pub(crate) coming: usize,
 }
 
 #[derive(Debug, Default)]
@@ -31,6 +34,8 @@ struct Lane {
     /// How many of the lane are activated, and how many may be.
     active: usize,
     most: Option<usize>,
+    /// Whether nobody of it is to be activated for now.
+    held_back: bool,
 }
 
 impl Lane {
@@ -39,7 +44,11 @@ impl Lane {
     }
 
     fn may_run(&self) -> bool {
-        self.most.is_none_or(|most| self.active < most)
+        !self.held_back && !self.is_at_limit()
+    }
+
+    fn is_at_limit(&self) -> bool {
+        self.most.is_some_and(|most| self.active >= most)
     }
 }
 
@@ -69,15 +78,17 @@ impl WakeQueue {
             most,
             ..Lane::default()
         };
-        let mut lanes: HashMap<_, _> = workflows.into_iter().map(|(name, most)| (name, lane(most))).collect();
+        let mut lanes: BTreeMap<_, _> = workflows.into_iter().map(|(name, most)| (name, lane(most))).collect();
         lanes.entry(Arc::from("")).or_default();
-        let lane_most = (most / lanes.len()).max(LANE_LEAST);
+        let lane_most = (most / lanes.len()).max(LANE_ROOM_MIN);
         Self {
             lanes,
             turns: Turns::default(),
             waiting: HashSet::new(),
             lane_most,
             full: BTreeSet::new(),
+            held_back: false,
+            coming: 0,
         }
     }
 
@@ -115,6 +126,9 @@ impl WakeQueue {
 
     /// The next id whose workflow has room. It counts as activated until [`WakeQueue::left`].
     pub(crate) fn next(&mut self) -> Option<Next> {
+        if self.held_back {
+            return None;
+        }
         let lanes = &self.lanes;
         let (priority, name) = self.turns.take(|_, lane| lanes[lane].may_run())?;
         let lane = self.lanes.get_mut(&name)?;
@@ -135,7 +149,31 @@ impl WakeQueue {
 
     /// Whether there is somebody whom [`WakeQueue::next`] would give.
     pub(crate) fn is_ready(&self) -> bool {
-        self.turns.any(|_, lane| self.lanes[lane].may_run())
+        !self.held_back && self.turns.any(|_, lane| self.lanes[lane].may_run())
+    }
+
+    /// Lanes in which somebody waits because as many are activated as may be.
+    pub(crate) fn held_up(&self) -> Vec<Arc<str>> {
+        let held_up = |lane: &Lane| lane.len() > 0 && lane.is_at_limit();
+        let lanes = self.lanes.iter().filter(|(_, lane)| held_up(lane));
+        lanes.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// Has nobody of a lane, or of all lanes, be activated for now, or lets them go on.
+    pub(crate) fn hold_back(&mut self, lane: Option<&Arc<str>>, held_back: bool) {
+        match lane {
+            None => self.held_back = held_back,
+            Some(lane) => {
+                if let Some(lane) = self.lanes.get_mut(lane) {
+                    lane.held_back = held_back;
+                }
+            }
+        }
+    }
+
+    /// Whether anybody is held back.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.held_back || self.lanes.values().any(|lane| lane.held_back)
     }
 
     /// An instance of this lane is not activated any more.
@@ -150,8 +188,23 @@ impl WakeQueue {
         self.waiting.len()
     }
 
-    /// Whether at most half of a lane's room is used.
-    pub(crate) fn is_low(&self, lane: &Arc<str>) -> bool {
+    /// Whether fewer than so many wait, those on their way included, and a lane is not full.
+    pub(crate) fn has_room_for_another(&self, lane: &Arc<str>, fewer_than: usize) -> bool {
+        let is_full = |lane: &Lane| lane.len() + self.coming >= self.lane_most;
+        self.len() + self.coming < fewer_than && !self.lanes.get(lane).is_some_and(is_full)
+    }
+
+    /// Whether at most half of a lane's room is used. If not, [`WakeQueue::next`] tells when it is: whoever asks has
+    /// something for the lane and does not ask again before that.
+    pub(crate) fn wants_more(&mut self, lane: &Arc<str>) -> bool {
+        let low = self.is_low(lane);
+        if !low {
+            self.full.insert(Arc::clone(lane));
+        }
+        low
+    }
+
+    fn is_low(&self, lane: &Arc<str>) -> bool {
         self.lanes.get(lane).is_none_or(|lane| lane.len() * 2 <= self.lane_most)
     }
 
@@ -214,6 +267,22 @@ mod tests {
     }
 
     #[test]
+    fn who_is_held_back_waits_and_the_others_do_not() {
+        let (failing, fine) = (lane("failing"), lane("fine"));
+        let mut queue = WakeQueue::new(1000, [(Arc::clone(&failing), None), (Arc::clone(&fine), None)]);
+        queue.hold_back(Some(&failing), true);
+        for (lane, name) in [(&failing, "failing"), (&fine, "fine")] {
+            queue.offer(lane, Priority::Normal, &id(name));
+        }
+        assert_eq!((served(&mut queue), queue.is_ready()), (vec!["fine".to_owned()], false));
+        queue.hold_back(Some(&failing), false);
+        queue.hold_back(None, true);
+        assert_eq!((served(&mut queue).len(), queue.is_ready()), (0, false));
+        queue.hold_back(None, false);
+        assert_eq!(served(&mut queue), ["failing"]);
+    }
+
+    #[test]
     fn a_higher_priority_goes_first() {
         let mut queue = WakeQueue::new(1000, []);
         for (priority, name) in [
@@ -239,5 +308,20 @@ mod tests {
         let room: Vec<_> = (0..20).map(|_| queue.next().unwrap().has_room).collect();
         assert_eq!(room.iter().filter(|has_room| **has_room).count(), 1, "it is told once");
         assert!(room[9], "when half of it is free");
+    }
+
+    /// Found in review: whoever had more for a lane that was neither low nor full waited to be told that it had room,
+    /// and only a lane that had turned somebody away told.
+    #[test]
+    fn a_lane_tells_whoever_has_more_for_it_when_it_is_low() {
+        let mut queue = WakeQueue::new(20, []);
+        let only = lane("");
+        for number in 0..15 {
+            queue.offer(&only, Priority::Normal, &id(&format!("i{number}")));
+        }
+        assert!(!queue.wants_more(&only));
+        let room: Vec<_> = (0..15).map(|_| queue.next().unwrap().has_room).collect();
+        assert_eq!(room.iter().position(|has_room| *has_room), Some(4), "ten are left");
+        assert!(queue.wants_more(&only));
     }
 }

@@ -1,4 +1,4 @@
-//! Deleting instances that ended long enough ago.
+//! Deleting instances that ended long enough ago, and what else was kept for long enough.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,39 +6,63 @@ use std::time::Duration;
 use crate::clock::{Clock, Millis};
 use crate::config::{Outcome, Retention};
 use crate::ids::InstanceId;
-use crate::limits::TOMBSTONE_KEPT;
+use crate::limits::{SWEEP_EVERY, TOMBSTONE_KEPT};
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{IndexRow, Origin, State, Status, Tombstone};
-use crate::storage::{Commit, Condition, Cursor, Error, Store};
-
-/// Between two sweeps.
-const EVERY: Duration = Duration::from_secs(60);
+use crate::storage::{Commit, Condition, Cursor, Error, Store, set_before_all};
 
 /// Sweeps again and again. Ended from outside.
 pub(crate) async fn run(store: Store, clock: Arc<dyn Clock>, retention: Retention) {
     loop {
-        tokio::time::sleep(EVERY).await;
-        match sweep(&store, clock.now_ms(), &retention).await {
-            Ok(0) => {}
-            Ok(deleted) => {
-                crate::telemetry::deleted(deleted);
-                tracing::info!(deleted, "instances were deleted, as configured");
-            }
-            Err(error) => tracing::error!(%error, "a sweep was not finished; the next one goes on"),
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let mut swept = Swept::default();
+        if let Err(error) = sweep(&store, clock.now_ms(), &retention, &mut swept).await {
+            tracing::error!(%error, "a sweep was not finished; the next one goes on");
+        }
+        let Swept { deleted, damaged } = swept;
+        if deleted > 0 {
+            crate::telemetry::deleted(deleted);
+            tracing::info!(deleted, "instances were deleted, as configured");
+        }
+        if damaged > 0 {
+            tracing::error!(
+                damaged,
+                "a sweep has left alone what it could not read; a verify names it"
+            );
         }
     }
 }
 
-/// Deletes what ended long enough ago, a page at a time. Tells how many that were.
-async fn sweep(store: &Store, now: Millis, retention: &Retention) -> Result<u64, Error> {
-    let mut deleted = 0;
+/// What came of a sweep.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Swept {
+    deleted: u64,
+    /// Rows and instances that could not be read.
+    damaged: u64,
+}
+
+/// Deletes what ended long enough ago, a page at a time.
+async fn sweep(store: &Store, now: Millis, retention: &Retention, swept: &mut Swept) -> Result<(), Error> {
+    // Whoever was started later has not been over for long enough.
+    let before_ms = retention
+        .shortest()
+        .map_or(0, |shortest| now.saturating_sub(millis(shortest)).saturating_add(1));
     for shard in store.shards() {
         let mut after: Option<Cursor> = None;
         loop {
-            let page = store.index(shard, after.as_ref())?;
+            let page = store.index(shard, before_ms, after.as_ref())?;
             for (instance, row) in page.rows {
-                if is_over(retention, &row, now) {
-                    deleted += u64::from(delete(store, &instance, retention, now).await?);
+                let Some(row) = row else {
+                    swept.damaged += 1;
+                    continue;
+                };
+                if !is_over(retention, &row, now) {
+                    continue;
+                }
+                match delete(store, &instance, retention, now).await {
+                    Ok(deleted) => swept.deleted += u64::from(deleted),
+                    Err(Error::Corrupt(_) | Error::Decode { .. } | Error::InvalidKey(_)) => swept.damaged += 1,
+                    Err(error) => return Err(error),
                 }
             }
             after = page.next;
@@ -52,6 +76,10 @@ async fn sweep(store: &Store, now: Millis, retention: &Retention) -> Result<u64,
             let page = store.tombstones(shard, after.as_ref())?;
             let mut commit = Commit::new(shard);
             for (instance, tombstone) in page.rows {
+                let Some(tombstone) = tombstone else {
+                    swept.damaged += 1;
+                    continue;
+                };
                 if now.saturating_sub(tombstone.deleted_at_ms) >= millis(TOMBSTONE_KEPT) {
                     commit.forget_tombstone(&instance);
                 }
@@ -63,9 +91,21 @@ async fn sweep(store: &Store, now: Millis, retention: &Retention) -> Result<u64,
             if after.is_none() {
                 break;
             }
+            tokio::task::yield_now().await;
+        }
+        if let Some(period) = retention.dead_letters {
+            let forgotten = store
+                .forget_dead_letters(shard, now.saturating_sub(millis(period)))
+                .await?;
+            if forgotten > 0 {
+                tracing::info!(
+                    forgotten,
+                    "messages that were not delivered were given up, as configured"
+                );
+            }
         }
     }
-    Ok(deleted)
+    Ok(())
 }
 
 /// Whether an instance with this listing row has been kept for long enough.
@@ -102,27 +142,33 @@ fn outcome(status: Status) -> Option<Outcome> {
 /// counts is how long ago that was.
 async fn delete(store: &Store, instance: &InstanceId, retention: &Retention, now: Millis) -> Result<bool, Error> {
     let namespace = store.namespace(instance);
-    let commit = {
-        let snapshot = store.snapshot(namespace.shard())?;
-        let state: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State))?;
-        let origin: Option<Origin> = namespace.get(&*snapshot, &Local::Meta(Meta::Origin))?;
-        let (Some(state), Some(origin)) = (state, origin) else {
-            return Ok(false);
+    loop {
+        let (commit, all) = {
+            let snapshot = store.snapshot(namespace.shard())?;
+            let state: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State))?;
+            let origin: Option<Origin> = namespace.get(&*snapshot, &Local::Meta(Meta::Origin))?;
+            let (Some(state), Some(origin)) = (state, origin) else {
+                return Ok(false);
+            };
+            if !is_over(retention, &IndexRow::of(&origin, &state), now) {
+                return Ok(false);
+            }
+            let mut commit = Commit::new(namespace.shard());
+            commit.require(Condition::Revision(instance.clone(), state.revision));
+            let all = set_before_all(&mut commit, &namespace, &*snapshot)?;
+            if all {
+                commit
+                    .purge(&namespace, &origin, &state)
+                    .leave_tombstone(&namespace, &Tombstone { deleted_at_ms: now });
+            }
+            (commit, all)
         };
-        if !is_over(retention, &IndexRow::of(&origin, &state), now) {
-            return Ok(false);
+        match store.commit(commit).await {
+            Ok(_) if all => return Ok(true),
+            Ok(_) => {}
+            Err(Error::Refused(_)) => return Ok(false),
+            Err(error) => return Err(error),
         }
-        let mut commit = Commit::new(namespace.shard());
-        commit
-            .require(Condition::Revision(instance.clone(), state.revision))
-            .purge(&namespace, &origin, &state)
-            .leave_tombstone(&namespace, &Tombstone { deleted_at_ms: now });
-        commit
-    };
-    match store.commit(commit).await {
-        Ok(_) => Ok(true),
-        Err(Error::Refused(_)) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

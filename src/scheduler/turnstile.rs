@@ -125,6 +125,26 @@ impl Turnstile {
         }
     }
 
+    /// Lets an attempt run that need not wait.
+    pub(crate) fn pass_at_once(self: &Arc<Self>, ticket: &Ticket) -> Option<Permit> {
+        let (mut permit, tally) = {
+            let mut inner = self.inner();
+            if inner.lanes.contains_key(ticket) || !inner.may_run(ticket) {
+                return None;
+            }
+            let rate = inner.take(ticket);
+            let permit = Permit {
+                turnstile: self.me.clone(),
+                ticket: ticket.clone(),
+                rate,
+            };
+            (permit, inner.tally(ticket))
+        };
+        tally.tell();
+        self.begin(&mut permit);
+        Some(permit)
+    }
+
     /// Waits until an attempt may run. It does until what this gives is dropped.
     pub(crate) async fn pass(self: &Arc<Self>, ticket: Ticket) -> Permit {
         let (number, granted) = self.inner().wait(ticket.clone());
@@ -136,10 +156,14 @@ impl Turnstile {
         };
         let mut permit = granted.await.expect("whoever waits is not dropped before it is served");
         // Here and not where it was granted: that may be in a destructor, where no task can be started.
+        self.begin(&mut permit);
+        permit
+    }
+
+    fn begin(&self, permit: &mut Permit) {
         if let Some(per) = permit.begin() {
             self.give_back_later(permit.ticket.queue.clone(), per);
         }
-        permit
     }
 
     /// Attempts that run.
@@ -169,10 +193,11 @@ impl Turnstile {
     /// Lets everyone run who may, in turn.
     fn serve(&self) {
         loop {
-            let (waiter, permit) = {
+            let (waiter, permit, tally) = {
                 let mut inner = self.inner();
                 let Some((ticket, waiter)) = inner.next() else { return };
                 let rate = inner.take(&ticket);
+                let tally = inner.tally(&ticket);
                 let turnstile = self.me.clone();
                 (
                     waiter,
@@ -181,10 +206,12 @@ impl Turnstile {
                         ticket,
                         rate,
                     },
+                    tally,
                 )
             };
             // Outside of the lock: whoever has gone meanwhile gives the permit back at once.
             let _ = waiter.grant.send(permit);
+            tally.tell();
         }
     }
 
@@ -229,12 +256,7 @@ impl Inner {
             return None;
         }
         let (workflows, queues) = (&self.workflows, &self.queues);
-        let may = |_: Priority, ticket: &Ticket| {
-            let workflow = workflows.get(&*ticket.workflow).is_none_or(|slots| slots.has_room());
-            let queue = ticket.queue.as_ref().and_then(|queue| queues.get(&**queue));
-            workflow && queue.is_none_or(Queue::has_room)
-        };
-        let (priority, ticket) = self.turns.take(may)?;
+        let (priority, ticket) = self.turns.take(|_, ticket| has_room(workflows, queues, ticket))?;
         let lane = self.lanes.get_mut(&ticket)?;
         let waiter = lane.pop_front()?;
         if lane.is_empty() {
@@ -246,14 +268,13 @@ impl Inner {
         Some((ticket, waiter))
     }
 
-    /// Takes the slots of somebody who runs; tells how long one of a rate is taken.
-    fn take(&mut self, ticket: &Ticket) -> Option<Duration> {
-        let rate = self.take_slots(ticket);
-        self.tell(ticket);
-        rate
+    /// Whether one with this ticket may run.
+    fn may_run(&self, ticket: &Ticket) -> bool {
+        self.all.has_room() && has_room(&self.workflows, &self.queues, ticket)
     }
 
-    fn take_slots(&mut self, ticket: &Ticket) -> Option<Duration> {
+    /// Takes the slots of somebody who runs; tells how long one of a rate is taken.
+    fn take(&mut self, ticket: &Ticket) -> Option<Duration> {
         self.all.taken += 1;
         if let Some(slots) = self.workflows.get_mut(&*ticket.workflow) {
             slots.taken += 1;
@@ -273,7 +294,6 @@ impl Inner {
         if let Some(queue) = self.queue_of(ticket) {
             queue.slots.taken -= 1;
         }
-        self.tell(ticket);
     }
 
     fn give_back_rate(&mut self, queue: &str) {
@@ -297,11 +317,15 @@ impl Inner {
         self.waits_no_more(ticket);
     }
 
-    /// Tells how many run and wait, of all and of the queue that has changed.
-    fn tell(&mut self, ticket: &Ticket) {
-        telemetry::attempts(self.all.taken, self.waiting);
-        if let (Some(queue), Some(name)) = (self.queue_of(ticket), &ticket.queue) {
-            telemetry::queue(name, queue.slots.taken, queue.waiting);
+    /// How many run and wait, of all and of the queue of this ticket.
+    fn tally(&mut self, ticket: &Ticket) -> Tally {
+        let (running, waiting) = (self.all.taken, self.waiting);
+        let queue = self.queue_of(ticket).map(|queue| (queue.slots.taken, queue.waiting));
+        let queue = ticket.queue.clone().zip(queue);
+        Tally {
+            running,
+            waiting,
+            queue,
         }
     }
 
@@ -314,6 +338,29 @@ impl Inner {
 
     fn queue_of(&mut self, ticket: &Ticket) -> Option<&mut Queue> {
         ticket.queue.as_ref().and_then(|queue| self.queues.get_mut(&**queue))
+    }
+}
+
+/// Whether a workflow and a queue have room for another one.
+fn has_room(workflows: &HashMap<String, Slots>, queues: &HashMap<String, Queue>, ticket: &Ticket) -> bool {
+    let workflow = workflows.get(&*ticket.workflow).is_none_or(|slots| slots.has_room());
+    let queue = ticket.queue.as_ref().and_then(|queue| queues.get(&**queue));
+    workflow && queue.is_none_or(Queue::has_room)
+}
+
+/// How many run and wait. Told outside of the lock: whoever hears it is somebody else's code.
+struct Tally {
+    running: usize,
+    waiting: usize,
+    queue: Option<(Arc<str>, (usize, usize))>,
+}
+
+impl Tally {
+    fn tell(self) {
+        telemetry::attempts(self.running, self.waiting);
+        if let Some((name, (running, waiting))) = self.queue {
+            telemetry::queue(&name, running, waiting);
+        }
     }
 }
 
@@ -348,11 +395,16 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(turnstile) = self.turnstile.upgrade() {
-            turnstile.inner().give_back(&self.ticket);
-            // One that was granted and never begun does not count for a rate.
-            if let (Some(_), Some(queue)) = (self.rate, &self.ticket.queue) {
-                turnstile.inner().give_back_rate(queue);
-            }
+            let tally = {
+                let mut inner = turnstile.inner();
+                inner.give_back(&self.ticket);
+                // One that was granted and never begun does not count for a rate.
+                if let (Some(_), Some(queue)) = (self.rate, &self.ticket.queue) {
+                    inner.give_back_rate(queue);
+                }
+                inner.tally(&self.ticket)
+            };
+            tally.tell();
             turnstile.serve();
         }
     }

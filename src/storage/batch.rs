@@ -130,6 +130,14 @@ impl Batch {
         self.bytes.capacity()
     }
 
+    /// Removes all operations behind the first `length`.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        if let Some(first) = self.spans.get(length) {
+            self.bytes.truncate(first.start as usize);
+            self.spans.truncate(length);
+        }
+    }
+
     /// Removes all operations and keeps the buffers.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
@@ -196,6 +204,20 @@ mod tests {
                 Operation::Set { key: b"e", value: b"" },
             ]
         );
+    }
+
+    #[test]
+    fn what_is_behind_can_be_taken_off() {
+        let mut batch = Batch::new();
+        batch.set(b"a", b"1");
+        let before = batch.clone();
+        batch.set(b"b", b"2");
+        batch.delete(b"c");
+        batch.truncate(5);
+        assert_eq!(batch.len(), 3);
+        batch.truncate(1);
+        assert!(batch.operations().eq(before.operations()));
+        assert_eq!(batch.bytes(), before.bytes());
     }
 
     #[test]

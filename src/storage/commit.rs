@@ -47,6 +47,8 @@ pub struct Commit {
     /// Whether the commit removes ranges. Such a commit closes its group, so that conditions after it read what it
     /// left.
     pub(crate) sweeps: bool,
+    /// Whether the commit puts something into an outbox: then the courier has something to carry.
+    pub(crate) posts: bool,
     /// What it means for who has to run after a restart, and for inboxes. The committer knows what that comes to.
     pub(crate) intents: Vec<Intent>,
     /// The last message that whoever decided this had seen.
@@ -64,6 +66,7 @@ impl Commit {
                 batch: Batch::new(),
                 watched: Vec::new(),
                 sweeps: false,
+                posts: false,
                 intents: Vec::new(),
                 seen: None,
             },
@@ -245,6 +248,7 @@ impl Commit {
         self.check(namespace);
         let key = Key::Outbox(self.shard, namespace.instance().as_str().into(), revision, index);
         self.put(|out| key.pack_into(out), outgoing);
+        self.posts = true;
         self
     }
 
@@ -328,6 +332,11 @@ impl Commit {
         self.batch.bytes()
     }
 
+    /// The same with what the committer may add to it.
+    pub(crate) fn settled_bytes(&self) -> usize {
+        self.bytes() + self.intents.iter().map(Intent::row_bytes_max).sum::<usize>()
+    }
+
     /// Removes a row by its whole key: a listing row that belongs to no instance.
     pub(crate) fn delete_raw(&mut self, key: &[u8]) {
         self.batch.delete(key);
@@ -344,6 +353,7 @@ impl Commit {
         self.batch.clear();
         self.watched.clear();
         self.sweeps = false;
+        self.posts = false;
         self.intents.clear();
         self.seen = None;
     }

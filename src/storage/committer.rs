@@ -13,52 +13,29 @@
 //! **Invariant: after a failed write or sync nothing is acknowledged any more.** What the disk holds is then unknown
 //! and a second sync proves nothing, so the store stays poisoned until it is opened anew.
 
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+mod load;
+mod settle;
+mod worker;
+
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::limits::{COMMIT_BYTES_MAX, COMMIT_QUEUE_MAX, GROUP_COMMITS_MAX};
+use crate::limits::COMMIT_QUEUE_MAX;
 use crate::spawn;
-use crate::storage::activation::Activations;
-use crate::storage::batch::Batch;
 use crate::storage::commit::Commit;
-use crate::storage::condition::Checker;
-use crate::storage::engine::{CommitError, Engine, EngineLimits, Group, Lease, Position};
+use crate::storage::engine::{CommitError, EngineLimits};
 use crate::storage::error::{Error, Result};
-use crate::storage::inboxes::Inboxes;
-use crate::storage::intent::Intents;
 #[cfg(feature = "testing")]
 use crate::storage::pace::Pace;
 use crate::storage::spare;
-use crate::storage::watermark::Watermark;
-use crate::telemetry;
-
-/// How often a commit whose outcome was unknown, and that turned out not to be done, is tried again.
-const RETRIES_MAX: u32 = 3;
-
-/// How often the committer looks for one more request before it closes a small group: some ten microseconds, a small
-/// part of a sync. Callers that were just answered come back within that time, and share this sync instead of the
-/// next. A caller that is alone is never made to wait.
-const GATHER_TRIES: u32 = 300;
-
-/// How long the committer looks for the next request before it lets its thread sleep. Who was just answered often comes
-/// back within that time, with the next step of a chain, and to wake a thread on a core that sleeps takes as long. It
-/// gives its core up to anybody else meanwhile; where somebody else has use for it, waiting like this costs more than
-/// it gains.
-const LINGER: Duration = Duration::from_micros(50);
-
-/// After so many times that nobody came, or somebody else had the core, it lingers only now and then, to see whether
-/// that has changed.
-const LINGER_MISSES_MAX: u32 = 4;
-const LINGER_NOW_AND_THEN: u32 = 64;
-
-/// A group of this many requests is not small any more: the sync is shared by enough, and waiting only costs.
-const GATHER_REQUESTS_MAX: usize = 32;
+use load::Load;
+pub(crate) use settle::settle;
+pub(crate) use worker::Worker;
 
 /// What a durable commit answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +48,17 @@ pub struct Receipt {
 #[derive(Debug)]
 pub(crate) struct Request {
     commit: Commit,
+    /// Its bytes when it was handed over.
+    bytes: usize,
     reply: oneshot::Sender<Answer>,
+}
+
+impl Request {
+    /// Tells the caller what became of its commit. One that went away does not want to know.
+    fn answer(self, outcome: Result<Receipt>) {
+        let spent = self.commit;
+        let _ = self.reply.send(Answer { outcome, spent });
+    }
 }
 
 /// What a caller gets back: what became of its commit, and the commit itself, whose buffers its thread can use again.
@@ -94,8 +81,14 @@ pub struct Pending(oneshot::Receiver<Answer>);
 
 impl Pending {
     /// Waits until the commit is durable, or is known not to be.
-    pub async fn durable(self) -> Result<Receipt> {
-        self.0.await.map_err(|_| Error::Closed)?.outcome()
+    pub async fn durable(mut self) -> Result<Receipt> {
+        poll_fn(|context| self.poll_durable(context)).await
+    }
+
+    /// The same for whoever has to keep it while it waits.
+    pub(crate) fn poll_durable(&mut self, context: &mut Context<'_>) -> Poll<Result<Receipt>> {
+        let answer = ready!(Pin::new(&mut self.0).poll(context));
+        Poll::Ready(answer.map_err(|_| Error::Closed).and_then(Answer::outcome))
     }
 
     /// The same for a thread that may wait.
@@ -108,19 +101,26 @@ impl Pending {
 #[derive(Debug)]
 pub(crate) struct Committer {
     queue: mpsc::Sender<Request>,
+    load: Arc<Load>,
     failure: Arc<OnceLock<Error>>,
     limits: EngineLimits,
+    shards: u16,
 }
 
 /// A place in the queue that was waited for.
 #[derive(Debug)]
-pub(crate) struct Place<'a>(mpsc::Permit<'a, Request>);
+pub(crate) struct Place<'a> {
+    permit: mpsc::Permit<'a, Request>,
+    load: &'a Load,
+}
 
 impl Place<'_> {
     /// Puts the commit into the queue. From here on it will be done or refused, whatever becomes of the caller.
     pub(crate) fn hand_over(self, commit: Commit) -> Pending {
         let (reply, answer) = oneshot::channel();
-        self.0.send(Request { commit, reply });
+        let bytes = commit.bytes();
+        self.load.add(bytes);
+        self.permit.send(Request { commit, bytes, reply });
         Pending(answer)
     }
 }
@@ -146,30 +146,49 @@ impl Committer {
         let (queue, requests) = mpsc::channel(COMMIT_QUEUE_MAX);
         let committer = Self {
             queue,
-            failure: Arc::clone(&worker.failure),
+            load: worker.load(),
+            failure: worker.failure(),
             limits: worker.limits(),
+            shards: worker.shards(),
         };
         (committer, requests)
     }
 
-    /// Waits for a place in the queue.
+    /// Waits for a place in the queue. To be used without waiting for anything else: it stands for any number of bytes.
     pub(crate) async fn place(&self) -> Result<Place<'_>> {
         self.check()?;
-        self.queue.reserve().await.map(Place).map_err(|_| Error::Closed)
+        let permit = self.queue.reserve().await.map_err(|_| Error::Closed)?;
+        self.load.lightens().await;
+        let load = &self.load;
+        Ok(Place { permit, load })
     }
 
     /// Takes a place in the queue if there is one.
     pub(crate) fn try_place(&self) -> Result<Place<'_>> {
         self.check()?;
-        self.queue.try_reserve().map(Place).map_err(|error| match error {
+        if self.load.is_heavy() {
+            return Err(Error::Overloaded);
+        }
+        let permit = self.queue.try_reserve().map_err(|error| match error {
             mpsc::error::TrySendError::Full(()) => Error::Overloaded,
             mpsc::error::TrySendError::Closed(()) => Error::Closed,
-        })
+        })?;
+        let load = &self.load;
+        Ok(Place { permit, load })
     }
 
     /// Refuses a commit that could never be done, before it can spoil a group.
     pub(crate) fn fits(&self, commit: &Commit) -> Result<()> {
-        Ok(self.limits.check(std::slice::from_ref(&commit.batch))?)
+        let (shard, shards) = (commit.shard, self.shards);
+        if shard.0 >= shards {
+            return Err(Error::NoShard { shard, shards });
+        }
+        self.limits.check(std::slice::from_ref(&commit.batch))?;
+        let (bytes, max) = (commit.settled_bytes(), self.limits.group_bytes_max);
+        if bytes > max {
+            return Err(CommitError::TooLarge { bytes, max }.into());
+        }
+        Ok(())
     }
 
     /// Why the store acknowledges nothing any more, if it does not.
@@ -185,335 +204,4 @@ impl Committer {
     fn check(&self) -> Result<()> {
         self.failure.get().map_or(Ok(()), |failure| Err(failure.clone()))
     }
-}
-
-/// The thread's side of the committer.
-pub(crate) struct Worker {
-    engine: Arc<dyn Engine>,
-    leases: Vec<Lease>,
-    positions: Vec<Position>,
-    activations: Arc<Activations>,
-    watermark: Option<Arc<Watermark>>,
-    failure: Arc<OnceLock<Error>>,
-    group_bytes_max: usize,
-    /// Requests in the group before.
-    group_before: usize,
-    /// How often in a row it did not pay to linger.
-    linger_misses: u32,
-    /// Requests that were taken out of the queue and belong to a later group, in order.
-    backlog: VecDeque<Request>,
-    // Kept between groups, so that a group costs no allocation of its own.
-    batches: Vec<Batch>,
-    answers: Vec<(oneshot::Sender<Answer>, Answer)>,
-    checker: Checker,
-    intents: Intents,
-    inboxes: Inboxes,
-    delivered: Arc<[AtomicU64]>,
-    /// Commits that were made durable.
-    tally: Arc<AtomicU64>,
-}
-
-impl Worker {
-    /// A worker that owns the leases' shards; lease `i` is for shard `i`.
-    pub(crate) fn new(
-        engine: Arc<dyn Engine>,
-        leases: Vec<Lease>,
-        activations: Arc<Activations>,
-        watermark: Option<Arc<Watermark>>,
-        inbox_max: usize,
-    ) -> Self {
-        let positions = leases.iter().map(|lease| lease.position).collect();
-        let group_bytes_max = engine.limits().group_bytes_max.min(crate::limits::GROUP_BYTES_MAX);
-        let delivered = leases.iter().map(|_| AtomicU64::new(0)).collect();
-        Self {
-            engine,
-            leases,
-            positions,
-            activations,
-            watermark,
-            failure: Arc::default(),
-            group_bytes_max,
-            group_before: 0,
-            linger_misses: 0,
-            backlog: VecDeque::new(),
-            batches: Vec::new(),
-            answers: Vec::new(),
-            checker: Checker::default(),
-            intents: Intents::default(),
-            inboxes: Inboxes::new(inbox_max),
-            delivered,
-            tally: Arc::default(),
-        }
-    }
-
-    /// The number of the last durable message of each shard, for whoever reads inboxes.
-    pub(crate) fn delivered(&self) -> Arc<[AtomicU64]> {
-        Arc::clone(&self.delivered)
-    }
-
-    /// How many commits were made durable since the store was opened.
-    pub(crate) fn tally(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.tally)
-    }
-
-    /// What one commit may hold: what the engine takes, and never more than the system allows.
-    fn limits(&self) -> EngineLimits {
-        let engine = self.engine.limits();
-        EngineLimits {
-            group_bytes_max: engine.group_bytes_max.min(COMMIT_BYTES_MAX),
-            ..engine
-        }
-    }
-
-    fn run(mut self, mut requests: mpsc::Receiver<Request>) {
-        while let Some(first) = self.next(&mut requests) {
-            self.guarded(first, &mut requests);
-        }
-        self.end();
-    }
-
-    /// The next request, whenever it comes; none when there will be none any more.
-    fn next(&mut self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
-        if let Some(kept) = self.backlog.pop_front() {
-            return Some(kept);
-        }
-        self.linger(requests).or_else(|| requests.blocking_recv())
-    }
-
-    /// A request that comes within a moment.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "how long a thread lingers decides nothing that is stored"
-    )]
-    fn linger(&mut self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
-        let (misses, begin) = (self.linger_misses, Instant::now());
-        self.linger_misses = misses.wrapping_add(1);
-        if misses >= LINGER_MISSES_MAX && !misses.is_multiple_of(LINGER_NOW_AND_THEN) {
-            return None;
-        }
-        loop {
-            let request = requests.try_recv().ok();
-            let lingered = begin.elapsed();
-            if request.is_some() && lingered < LINGER {
-                self.linger_misses = 0;
-            }
-            if request.is_some() || lingered >= LINGER {
-                return request;
-            }
-            std::thread::yield_now();
-        }
-    }
-
-    /// The same in a task. The pace comes before a group is closed, so that more may join it meanwhile.
-    #[cfg(feature = "testing")]
-    async fn run_in_task(mut self, mut requests: mpsc::Receiver<Request>, pace: Pace) {
-        loop {
-            let first = match self.backlog.pop_front() {
-                Some(kept) => Some(kept),
-                None => requests.recv().await,
-            };
-            let Some(first) = first else { break };
-            pace.before_group().await;
-            self.guarded(first, &mut requests);
-        }
-        self.end();
-    }
-
-    /// A panic in an engine must not leave callers behind who wait for ever, nor a store that looks healthy.
-    fn guarded(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) {
-        let done = catch_unwind(AssertUnwindSafe(|| self.group(first, requests)));
-        if done.is_err() {
-            let failure = self.fail(Error::Failed("the committer panicked".into()));
-            self.answer(&Err(failure));
-        }
-    }
-
-    fn end(&self) {
-        if let Some(watermark) = &self.watermark
-            && let Err(error) = watermark.sync()
-        {
-            tracing::warn!(%error, "the watermark could not be synced at the end");
-        }
-    }
-
-    /// Gathers one group of the first request's shard, makes it durable, answers. What belongs to a later group is
-    /// kept, in order.
-    fn group(&mut self, first: Request, requests: &mut mpsc::Receiver<Request>) {
-        let shard = first.commit.shard;
-        let lease = self.leases[usize::from(shard.0)];
-        let expected = self.positions[usize::from(shard.0)];
-        let mut position = expected;
-        let mut bytes = 0;
-        let mut kept = std::mem::take(&mut self.backlog);
-        let mut later = VecDeque::new();
-        let mut next = Some(first);
-        while let Some(request) = next
-            .take()
-            .or_else(|| kept.pop_front())
-            .or_else(|| self.another(requests))
-        {
-            if request.commit.shard != shard {
-                later.push_back(request);
-                if later.len() == GROUP_COMMITS_MAX {
-                    break;
-                }
-                continue;
-            }
-            if bytes + request.commit.bytes() > self.group_bytes_max && !self.answers.is_empty() {
-                later.push_back(request);
-                break;
-            }
-            bytes += request.commit.bytes();
-            let closes = request.commit.sweeps;
-            self.stage(request, &mut position);
-            if closes || self.answers.len() == GROUP_COMMITS_MAX {
-                break;
-            }
-        }
-        later.append(&mut kept);
-        self.backlog = later;
-        self.group_before = self.answers.len();
-        telemetry::group(self.batches.len(), self.backlog.len() + requests.len());
-        let outcome = self.write(&Staged {
-            lease,
-            expected,
-            next: position,
-        });
-        let last = self.intents.forget();
-        self.inboxes.forget(outcome.is_ok());
-        if outcome.is_ok() {
-            self.tally
-                .fetch_add(position.sequence - expected.sequence, Ordering::Relaxed);
-            // Before anybody is answered: whoever looks from here on finds the messages in the inboxes.
-            self.delivered[usize::from(shard.0)].fetch_max(last, Ordering::AcqRel);
-        }
-        self.answer(&outcome);
-    }
-
-    /// Another request for the group, if one waits or comes at once.
-    fn another(&self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
-        let alone = self.answers.len() == 1 && self.group_before <= 1;
-        let small = self.answers.len() < GATHER_REQUESTS_MAX;
-        let tries = if small && !alone { GATHER_TRIES } else { 1 };
-        (0..tries).find_map(|_| {
-            let request = requests.try_recv().ok();
-            if request.is_none() {
-                std::hint::spin_loop();
-            }
-            request
-        })
-    }
-
-    /// Checks one request against the store and the commits before it in the group, and adds it if it holds.
-    fn stage(&mut self, request: Request, position: &mut Position) {
-        let Request { mut commit, reply } = request;
-        let checked = self
-            .checker
-            .check(&commit, &*self.engine, &self.activations, &self.batches);
-        let settled = checked
-            .and_then(|()| self.inboxes.settle(&commit, &*self.engine))
-            .and_then(|()| {
-                let settled = self.intents.settle(&mut commit, &*self.engine);
-                settled.inspect_err(|_| self.inboxes.doubt())
-            });
-        let outcome = settled.map(|()| {
-            position.sequence += 1;
-            position.chain = commit.batch.chain(position.chain);
-            self.checker.remember(&commit, self.batches.len());
-            self.batches.push(std::mem::take(&mut commit.batch));
-            Receipt {
-                sequence: position.sequence,
-            }
-        });
-        self.answers.push((reply, Answer { outcome, spent: commit }));
-    }
-
-    /// Makes the staged group durable.
-    fn write(&mut self, staged: &Staged) -> Result<()> {
-        if let Some(failure) = self.failure.get() {
-            return Err(failure.clone());
-        }
-        if self.batches.is_empty() {
-            return Ok(());
-        }
-        let group = Group {
-            lease: staged.lease,
-            expected: staged.expected,
-            next: staged.next,
-            batches: &self.batches,
-        };
-        settle(&*self.engine, &group).map_err(|error| self.fail(error))?;
-        self.positions[usize::from(staged.lease.shard.0)] = staged.next;
-        if let Some(watermark) = &self.watermark {
-            watermark
-                .advance(staged.lease.shard, staged.lease.epoch, staged.next)
-                .map_err(|error| self.fail(error))?;
-        }
-        Ok(())
-    }
-
-    /// Answers everyone in the group: what was decided for each, or the failure of the whole.
-    fn answer(&mut self, outcome: &Result<()>) {
-        let mut batches = self.batches.drain(..);
-        for (reply, mut answer) in self.answers.drain(..) {
-            if answer.outcome.is_ok() {
-                // Accepted commits gave their batches to the group in this order.
-                answer.spent.batch = batches.next().unwrap_or_default();
-            }
-            answer.outcome = outcome.clone().and(answer.outcome);
-            // A caller that went away does not want to know; the commit is done all the same.
-            let _ = reply.send(answer);
-        }
-        drop(batches);
-        self.checker.forget();
-    }
-
-    /// Poisons the store, unless the engine merely could not be reached and nothing was written.
-    fn fail(&self, error: Error) -> Error {
-        if matches!(error, Error::Unavailable(_) | Error::TooLarge { .. }) {
-            return error;
-        }
-        tracing::error!(%error, "the store failed and acknowledges nothing any more");
-        self.failure.get_or_init(|| error).clone()
-    }
-}
-
-/// A group that was checked, and where it goes.
-struct Staged {
-    lease: Lease,
-    expected: Position,
-    next: Position,
-}
-
-/// Commits a group and finds out what became of it when the engine can't tell.
-pub(crate) fn settle(engine: &dyn Engine, group: &Group<'_>) -> Result<()> {
-    for attempt in 0..RETRIES_MAX {
-        let unknown = match engine.commit(group) {
-            Ok(()) => return Ok(()),
-            Err(CommitError::Unknown(error)) => error,
-            // An earlier attempt that seemed lost may have arrived after all.
-            Err(CommitError::Conflict { .. }) if attempt > 0 && is_at(engine, group) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        match engine.position(&group.lease) {
-            Ok(position) if position == group.next => return Ok(()),
-            Ok(position) if position == group.expected => {}
-            Ok(position) => {
-                let (expected, found) = (group.expected.sequence, position.sequence);
-                return Err(CommitError::Conflict { expected, found }.into());
-            }
-            Err(CommitError::Fenced { .. }) => return Err(Error::Fenced),
-            Err(_) => return Err(CommitError::Unknown(unknown).into()),
-        }
-    }
-    Err(Error::Failed(format!(
-        "a commit was tried {RETRIES_MAX} times and never done"
-    )))
-}
-
-/// Whether the shard stands where the group leads.
-fn is_at(engine: &dyn Engine, group: &Group<'_>) -> bool {
-    engine
-        .position(&group.lease)
-        .is_ok_and(|position| position == group.next)
 }

@@ -11,7 +11,7 @@
 //! The watermark is made before the engine: a directory with an engine and no watermark is one whose watermark was
 //! lost, and never one that was being made when the power went.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,9 @@ use crate::storage::error::{Error, Result};
 /// What some file systems put into the top directory of every volume, for what a check of them finds. It belongs to
 /// them: a new volume is as good as an empty directory, and what is in there is never touched.
 const LOST_AND_FOUND: &str = "lost+found";
+
+/// What lies in the directory of a store. Anything else there is somebody else's.
+const OURS: [&str; 6] = ["lock", "watermark", "watermark.new", "flight", "fjall", "sled"];
 
 /// A directory that this process holds the lock of.
 #[derive(Debug)]
@@ -73,7 +76,11 @@ impl Directory {
 
     /// Takes the rights of everyone else away from all files and directories of the store.
     pub(crate) fn make_private(&self) -> Result<()> {
-        make_private(&self.path, Some(LOST_AND_FOUND))
+        // The directory itself may be reached through a link, and is meant all the same.
+        let metadata = std::fs::metadata(&self.path).map_err(Error::io("look at", &self.path))?;
+        make_private_alone(&self.path, &metadata)?;
+        OURS.iter()
+            .try_for_each(|name| make_private_if_there(&self.path.join(name)))
     }
 }
 
@@ -163,6 +170,7 @@ pub(crate) fn make(path: &Path) -> Result<()> {
 
 fn take_lock(directory: &Path) -> Result<File> {
     let path = directory.join("lock");
+    refuse_link(&path)?;
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -204,28 +212,53 @@ fn hold(mut file: File, directory: &Path) -> Result<File> {
     Ok(file)
 }
 
-fn make_private(path: &Path, except: Option<&str>) -> Result<()> {
+/// Takes the rights of everyone else away from a file, or a directory and all that is in it.
+fn make_private(path: &Path) -> Result<()> {
     let metadata = std::fs::symlink_metadata(path).map_err(Error::io("look at", path))?;
-    let mode = if metadata.is_dir() { 0o700 } else { 0o600 };
-    if metadata.permissions().mode() & 0o777 != mode && !metadata.is_symlink() {
-        std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(Error::io("change the mode of", path))?;
+    if metadata.is_symlink() {
+        return Ok(());
     }
+    make_private_alone(path, &metadata)?;
     if metadata.is_dir() {
         for file in std::fs::read_dir(path).map_err(Error::io("list", path))? {
-            let file = file.map_err(Error::io("list", path))?;
-            if except.is_none_or(|except| file.file_name() != except) {
-                make_private_if_there(&file.path())?;
-            }
+            make_private_if_there(&file.map_err(Error::io("list", path))?.path())?;
         }
     }
     Ok(())
 }
 
+/// What belongs to somebody else stays as it is: whoever lets us write there has seen to who else may. A volume that is
+/// mounted for a group is such a directory.
+fn make_private_alone(path: &Path, metadata: &Metadata) -> Result<()> {
+    let mode = if metadata.is_dir() { 0o700 } else { 0o600 };
+    if metadata.permissions().mode() & 0o777 == mode {
+        return Ok(());
+    }
+    match std::fs::set_permissions(path, Permissions::from_mode(mode)) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            tracing::warn!(path = %path.display(), "it belongs to somebody else, who decides who may read it");
+            Ok(())
+        }
+        outcome => outcome.map_err(Error::io("change the mode of", path)),
+    }
+}
+
 /// The engine may remove files of its own at any time.
 fn make_private_if_there(path: &Path) -> Result<()> {
-    match make_private(path, None) {
+    match make_private(path) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome,
+    }
+}
+
+/// Refuses to write through a link: what it leads to is not ours.
+pub(crate) fn refuse_link(path: &Path) -> Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => Err(Error::NotAStore {
+            path: path.to_owned(),
+            reason: "it is a symbolic link".into(),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -254,5 +287,50 @@ mod tests {
         assert_eq!(code(hold(second, &old)), "ES0205", "somebody else is here");
         // Whoever asks for what was moved, under the name that it has now, gets it.
         Directory::lock(&new).unwrap();
+    }
+
+    /// Found in review: behind a link nothing was made private; and what others had put beside a store was.
+    #[test]
+    fn what_is_ours_is_made_private_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let (data, link) = (directory.path().join("data"), directory.path().join("link"));
+        std::fs::create_dir(&data).unwrap();
+        std::os::unix::fs::symlink(&data, &link).unwrap();
+        for name in ["fjall", "notes"] {
+            std::fs::write(data.join(name), name).unwrap();
+        }
+        for path in [&data, &data.join("fjall"), &data.join("notes")] {
+            std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        }
+        Directory::lock(&link).unwrap().make_private().unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&data), 0o700);
+        assert_eq!(mode(&data.join("fjall")), 0o600);
+        assert_eq!(mode(&data.join("notes")), 0o755);
+    }
+
+    /// Found in review: a directory that the process may write and does not own was refused, and volumes are such.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_belongs_to_somebody_else_is_left_to_them() {
+        let path = Path::new("/proc/self/fdinfo");
+        make_private_alone(path, &std::fs::metadata(path).unwrap()).unwrap();
+    }
+
+    /// Found in review: the lock was written through a link, and what that led to was overwritten.
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let (data, precious) = (directory.path().join("data"), directory.path().join("precious"));
+        std::fs::create_dir(&data).unwrap();
+        std::fs::write(&precious, "precious").unwrap();
+        for name in ["lock", "watermark.new"] {
+            std::os::unix::fs::symlink(&precious, data.join(name)).unwrap();
+        }
+        assert_eq!(Directory::lock(&data).unwrap_err().code(), "ES0203");
+        let marks = [crate::storage::watermark::Mark::default()];
+        let made = crate::storage::watermark::Watermark::create(&data.join("watermark"), 1, &marks);
+        assert_eq!(made.unwrap_err().code(), "ES0203");
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
     }
 }

@@ -199,6 +199,10 @@ pub enum CommitError {
     /// The engine can't commit now. Nothing was written that will be seen.
     #[error("the engine is unavailable")]
     Unavailable(#[source] std::io::Error),
+    /// What the engine has to read for the commit, to remove a range or to keep the past of a snapshot, can't be read.
+    /// Nothing was written, and commits that need not read it are done as before.
+    #[error("what the commit replaces can't be read")]
+    Unreadable(#[source] ReadError),
     /// What the engine holds is damaged.
     #[error("the engine's data is damaged: {0}")]
     Corrupt(String),

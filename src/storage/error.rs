@@ -54,7 +54,7 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// Another process has the store open.
-    #[error("{} is in use by {}", path.display(), pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}")))]
+    #[error("{} is in use by {}", path.display(), holder(*pid))]
     Locked {
         /// The store.
         path: PathBuf,
@@ -127,6 +127,19 @@ pub enum Error {
     /// A write or sync failed. Nothing is acknowledged any more; a restart recovers.
     #[error("the store failed and acknowledges nothing any more ({0}); restart to recover")]
     Failed(String),
+    /// A commit may have been done or not. Nothing is acknowledged any more; a restart shows what became of it.
+    #[error(
+        "what became of a commit is unknown, and the store acknowledges nothing any more ({0}); restart to recover"
+    )]
+    Unknown(String),
+    /// There is no such shard in this store.
+    #[error("there is no shard {shard} in this store, which has {shards}")]
+    NoShard {
+        /// What the commit said.
+        shard: Shard,
+        /// How many there are.
+        shards: u16,
+    },
     /// Another owner has taken the shard.
     #[error("the shard was taken over by another owner")]
     Fenced,
@@ -168,6 +181,12 @@ pub enum Error {
         found: u32,
         /// The format of this release.
         known: u32,
+    },
+    /// An instance that was deleted has something on its way to others, which an export would lose.
+    #[error("what {instance:?} sent before it was deleted is still on its way; export again when it has got there")]
+    OnItsWay {
+        /// Who sent it.
+        instance: String,
     },
     /// What is to be made anew is there already.
     #[error("{what} is not empty; nothing is ever overwritten, so choose another place")]
@@ -233,14 +252,22 @@ impl Error {
             Self::TooLarge { .. } => "ES0215",
             Self::Closed => "ES0216",
             Self::Unavailable(_) => "ES0217",
+            Self::Unknown(_) => "ES0218",
+            Self::NoShard { .. } => "ES0219",
             Self::InvalidKey(_) => "ES0221",
             Self::Decode { source, .. } => source.code(),
             Self::Import { .. } => "ES0231",
             Self::ImportUnfinished => "ES0232",
             Self::NoMigration { .. } => "ES0233",
             Self::NotEmpty { .. } => "ES0234",
+            Self::OnItsWay { .. } => "ES0235",
             Self::Payload(error) => error.code(),
         }
+    }
+
+    /// Whether it says that what is stored can't be read: that concerns whose it is, and nobody else.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Corrupt(_) | Self::Decode { .. } | Self::InvalidKey(_))
     }
 
     /// A file system error with what was tried, and on what.
@@ -276,7 +303,8 @@ impl From<crate::storage::engine::CommitError> for Error {
             CommitError::Corrupt(what) => Self::Corrupt(what),
             CommitError::Unavailable(error) | CommitError::Unknown(error) if is_full(&error) => Self::Full,
             CommitError::Unavailable(error) => Self::Unavailable(error.to_string()),
-            CommitError::Unknown(error) => Self::Failed(error.to_string()),
+            CommitError::Unknown(error) => Self::Unknown(error.to_string()),
+            CommitError::Unreadable(error) => error.into(),
             conflict @ CommitError::Conflict { .. } => Self::Failed(conflict.to_string()),
         }
     }
@@ -284,4 +312,15 @@ impl From<crate::storage::engine::CommitError> for Error {
 
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded
+}
+
+/// Who holds a lock, for people.
+fn holder(pid: Option<u32>) -> String {
+    match pid {
+        Some(pid) if pid == std::process::id() => {
+            format!("process {pid}, this one: a runtime, a handle or a pending call of it is still alive")
+        }
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
+    }
 }

@@ -22,6 +22,9 @@ pub(crate) struct Inboxes {
     /// Messages in each inbox, with the group so far. Where a process with a larger bound left more than this one
     /// allows, the count is too small by the rest.
     counts: HashMap<InstanceId, usize>,
+    /// What the commit at hand has changed so far: the place of an intent in it, and the count before. Kept so that a
+    /// commit costs no allocation.
+    before: Vec<(usize, usize)>,
     /// Whether a commit was counted that was not done after all.
     doubtful: bool,
 }
@@ -31,6 +34,7 @@ impl Inboxes {
         Self {
             max,
             counts: HashMap::new(),
+            before: Vec::new(),
             doubtful: false,
         }
     }
@@ -47,27 +51,28 @@ impl Inboxes {
                 self.counts.insert(instance.clone(), count);
             }
         }
+        self.before.clear();
         for (index, intent) in commit.intents.iter().enumerate() {
+            let (Intent::Delivered { instance, .. }
+            | Intent::Returned(instance)
+            | Intent::Taken(instance)
+            | Intent::Purged(instance)) = intent
+            else {
+                continue;
+            };
+            // Nobody has to know how many there are of what goes.
+            let Some(count) = self.counts.get_mut(instance) else {
+                continue;
+            };
+            self.before.push((index, *count));
             match intent {
-                Intent::Delivered {
-                    instance, refusable, ..
-                } => {
-                    let max = self.max;
-                    let count = self.count_of(instance);
-                    if *refusable && *count >= max {
-                        self.take_back(&commit.intents[..index]);
-                        return Err(Refusal::InboxFull { max }.into());
-                    }
-                    *count += 1;
+                Intent::Delivered { refusable, .. } if *refusable && *count >= self.max => {
+                    self.take_back(&commit.intents);
+                    return Err(Refusal::InboxFull { max: self.max }.into());
                 }
-                Intent::Returned(instance) => *self.count_of(instance) += 1,
-                Intent::Taken(instance) => {
-                    let count = self.count_of(instance);
-                    *count = count.saturating_sub(1);
-                }
-                // Such a commit closes its group: whoever counts again reads what it left.
-                Intent::Purged(instance) => drop(self.counts.remove(instance)),
-                Intent::Runs(..) | Intent::Rests(_) => {}
+                Intent::Delivered { .. } | Intent::Returned(_) => *count += 1,
+                Intent::Taken(_) => *count = count.saturating_sub(1),
+                Intent::Purged(_) | Intent::Runs(..) | Intent::Rests(_) => *count = 0,
             }
         }
         Ok(())
@@ -87,19 +92,15 @@ impl Inboxes {
         }
     }
 
-    fn count_of(&mut self, instance: &InstanceId) -> &mut usize {
-        self.counts
-            .get_mut(instance)
-            .expect("it was counted when the commit was looked at")
-    }
-
     /// Undoes what a commit that is refused has counted so far.
     fn take_back(&mut self, intents: &[Intent]) {
-        for intent in intents {
-            match intent {
-                Intent::Delivered { instance, .. } | Intent::Returned(instance) => *self.count_of(instance) -= 1,
-                Intent::Taken(instance) => *self.count_of(instance) += 1,
-                Intent::Purged(_) | Intent::Runs(..) | Intent::Rests(_) => {}
+        for (index, count) in self.before.drain(..).rev() {
+            if let Intent::Delivered { instance, .. }
+            | Intent::Returned(instance)
+            | Intent::Taken(instance)
+            | Intent::Purged(instance) = &intents[index]
+            {
+                self.counts.insert(instance.clone(), count);
             }
         }
     }
@@ -123,4 +124,57 @@ fn count(shard: Shard, instance: &InstanceId, most: usize, engine: &dyn Engine) 
         std::ops::ControlFlow::Continue(())
     })?;
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::engines::Memory;
+
+    fn settle(inboxes: &mut Inboxes, intents: Vec<Intent>) -> Result<()> {
+        let mut commit = Commit::new(Shard(0));
+        commit.intents = intents;
+        inboxes.settle(&commit, &Memory::new())
+    }
+
+    fn instance() -> InstanceId {
+        InstanceId::new("a").unwrap()
+    }
+
+    fn delivered() -> Intent {
+        Intent::Delivered {
+            instance: instance(),
+            number: 1,
+            refusable: true,
+        }
+    }
+
+    /// Found in review: the committer panicked, and the store was over.
+    #[test]
+    fn what_is_purged_can_be_written_to_in_the_same_commit() {
+        let mut inboxes = Inboxes::new(2);
+        settle(&mut inboxes, vec![delivered(), delivered()]).unwrap();
+        settle(&mut inboxes, vec![Intent::Purged(instance()), delivered()]).unwrap();
+        assert_eq!(inboxes.counts[&instance()], 1);
+    }
+
+    #[test]
+    fn a_commit_that_is_refused_counts_for_nothing() {
+        let mut inboxes = Inboxes::new(2);
+        settle(&mut inboxes, vec![delivered()]).unwrap();
+        let purged = Intent::Purged(instance());
+        settle(
+            &mut inboxes,
+            vec![
+                Intent::Taken(instance()),
+                delivered(),
+                purged,
+                delivered(),
+                delivered(),
+                delivered(),
+            ],
+        )
+        .unwrap_err();
+        assert_eq!(inboxes.counts[&instance()], 1);
+    }
 }

@@ -125,6 +125,14 @@ pub struct Arrival {
     pub number: u64,
 }
 
+impl Arrival {
+    /// Behind every message that went back to its inbox: those lie in an epoch before the first.
+    pub(crate) const GIVEN_BACK_LAST: Self = Self {
+        epoch: 0,
+        number: u64::MAX,
+    };
+}
+
 /// The facts about an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Meta {

@@ -1,14 +1,15 @@
 //! Reading what lies beside the namespaces: alarms, the runnable set, the index.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::clock::Millis;
 use crate::ids::{InstanceId, Shard};
-use crate::limits::PAGE_ROWS_MAX;
+use crate::limits::{PAGE_BYTES_MAX, PAGE_ROWS_MAX};
 use crate::storage::engine::{Direction, Scan, Snapshot};
 use crate::storage::error::{Error, Result};
 use crate::storage::key::{self, Arrival, Key};
-use crate::storage::record::{Alarm, AtGate, DeadLetter, IndexRow, Outgoing, Runnable, Tombstone};
+use crate::storage::record::{Alarm, AtGate, IndexRow, Runnable, Tombstone};
 use crate::storage::store::{Store, shard_of};
 use crate::storage::value::{self, Record};
 
@@ -23,7 +24,7 @@ pub struct Page<T> {
 
 /// A place in a listing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cursor(Vec<u8>);
+pub struct Cursor(pub(crate) Vec<u8>);
 
 impl Store {
     /// The next alarms of a shard, earliest first, at most [`PAGE_ROWS_MAX`] of them.
@@ -43,15 +44,49 @@ impl Store {
         )
     }
 
-    /// The next alarms of a shard behind this one.
+    /// The next alarms of a shard, at most so many, and whether there are more: from the beginning, behind one, or
+    /// behind all of a time.
     pub(crate) fn alarms_behind(
         &self,
         shard: Shard,
-        (at_ms, instance): (Millis, &InstanceId),
-    ) -> Result<Page<(Millis, InstanceId, Alarm)>> {
-        let mut key = Key::Alarm(shard, at_ms, instance.as_str().into()).pack();
-        key.push(0);
-        self.alarms(shard, Some(&Cursor(key)))
+        behind: Option<&(Millis, Option<InstanceId>)>,
+        most: usize,
+    ) -> Result<(Vec<(Millis, InstanceId)>, bool)> {
+        let (first, end) = key::alarms(shard);
+        let start = match behind {
+            None => first,
+            Some((at_ms, None)) => Key::Alarm(shard, at_ms.saturating_add(1), "".into()).pack(),
+            Some((at_ms, Some(instance))) => {
+                let mut key = Key::Alarm(shard, *at_ms, instance.as_str().into()).pack();
+                key.push(0);
+                key
+            }
+        };
+        let scan = Scan {
+            start: &start,
+            end: &end,
+            direction: Direction::Forward,
+            limit: most,
+        };
+        // Time and instance are in the key, and nobody asks for more.
+        let (mut alarms, mut outcome) = (Vec::new(), Ok(()));
+        self.snapshot(shard)?.scan(&scan, &mut |key, _| {
+            match Key::unpack(key).map_err(Error::from).and_then(|found| match found {
+                Key::Alarm(_, at_ms, instance) => Ok((at_ms, instance_id(&instance).ok_or_else(|| lost(key))?)),
+                _ => Err(lost(key)),
+            }) {
+                Ok(alarm) => alarms.push(alarm),
+                Err(error) => outcome = Err(error),
+            }
+            if outcome.is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        outcome?;
+        let more = alarms.len() == most;
+        Ok((alarms, more))
     }
 
     /// The instances of a shard by the time they were started at, oldest first, at most [`PAGE_ROWS_MAX`] of them.
@@ -94,27 +129,35 @@ fn or_damaged<R>(record: Result<R>, instead: R) -> R {
 }
 
 impl Store {
-    /// The listing rows of a shard, oldest instance first, at most [`PAGE_ROWS_MAX`] of them.
-    pub(crate) fn index(&self, shard: Shard, after: Option<&Cursor>) -> Result<Page<(InstanceId, IndexRow)>> {
-        page(
-            &*self.snapshot(shard)?,
-            key::index(shard),
-            after,
-            |key, row| match key {
-                Key::Index(_, _, instance) => Some((instance_id(&instance)?, row)),
-                _ => None,
-            },
-        )
+    /// The listing rows of a shard, of instances that were started before this time, oldest first, at most
+    /// [`PAGE_ROWS_MAX`] of them. One that can't be read is none, and keeps nobody from the others.
+    pub(crate) fn index(
+        &self,
+        shard: Shard,
+        before_ms: Millis,
+        after: Option<&Cursor>,
+    ) -> Result<Page<(InstanceId, Option<IndexRow>)>> {
+        let (start, _) = key::index(shard);
+        let end = Key::Index(shard, before_ms, "".into()).pack();
+        page_of(&*self.snapshot(shard)?, (start, end), after, |key, row| match key {
+            Key::Index(_, _, instance) => Some(Ok((instance_id(&instance)?, row.ok()))),
+            _ => None,
+        })
     }
 
     /// What is left of the instances of a shard that were deleted, at most [`PAGE_ROWS_MAX`] of them.
-    pub(crate) fn tombstones(&self, shard: Shard, after: Option<&Cursor>) -> Result<Page<(InstanceId, Tombstone)>> {
-        page(
+    /// One that can't be read is none.
+    pub(crate) fn tombstones(
+        &self,
+        shard: Shard,
+        after: Option<&Cursor>,
+    ) -> Result<Page<(InstanceId, Option<Tombstone>)>> {
+        page_of(
             &*self.snapshot(shard)?,
             key::tombstones(shard),
             after,
             |key, row| match key {
-                Key::Tombstone(_, instance) => Some((instance_id(&instance)?, row)),
+                Key::Tombstone(_, instance) => Some(Ok((instance_id(&instance)?, row.ok()))),
                 _ => None,
             },
         )
@@ -159,52 +202,6 @@ impl Store {
     }
 }
 
-/// Something on its way: who sends it, in which commit, its number there, and what it is.
-#[derive(Debug)]
-pub struct Posted {
-    /// Who sends it.
-    pub from: InstanceId,
-    /// The revision of the sender that it belongs to.
-    pub revision: u64,
-    /// Its number there.
-    pub index: u32,
-    /// What it is, and whom it is for; or why it can't be read. One that can't must not keep the others.
-    pub outgoing: Result<Outgoing>,
-}
-
-impl Store {
-    /// What is on its way from the instances of a shard, at most [`PAGE_ROWS_MAX`] of it; of each sender in its order.
-    pub fn outbox(&self, shard: Shard, after: Option<&Cursor>) -> Result<Page<Posted>> {
-        page_of(
-            &*self.snapshot(shard)?,
-            key::outbox(shard),
-            after,
-            |key, outgoing| match key {
-                Key::Outbox(_, from, revision, index) => Some(Ok(Posted {
-                    from: instance_id(&from)?,
-                    revision,
-                    index,
-                    outgoing,
-                })),
-                _ => None,
-            },
-        )
-    }
-
-    /// The messages of a shard that could not be delivered, oldest first, at most [`PAGE_ROWS_MAX`] of them.
-    pub fn dead_letters(&self, shard: Shard, after: Option<&Cursor>) -> Result<Page<(Millis, DeadLetter)>> {
-        page(
-            &*self.snapshot(shard)?,
-            key::dead(shard),
-            after,
-            |key, dead| match key {
-                Key::Dead(_, at, _) => Some((at, dead)),
-                _ => None,
-            },
-        )
-    }
-}
-
 /// Somebody at a gate: the place, whose it is, and how many may run at once when this one is among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stands {
@@ -219,10 +216,14 @@ impl Store {
         shard_of(gate, self.shard_count())
     }
 
-    /// Those at a gate who may pass it: each has fewer before it than may run at once, and nobody before it waits.
-    pub(crate) fn may_pass(&self, gate: &str) -> Result<Vec<Stands>> {
+    /// Those at a gate who may pass it: each has fewer before it than may run at once, and nobody before it waits. Those
+    /// at these places count for nothing.
+    pub(crate) fn may_pass(&self, gate: &str, but: &BTreeSet<Arrival>) -> Result<Vec<Stands>> {
         let mut first = Vec::new();
         self.visit_gate(gate, usize::MAX, &mut |stands| {
+            if but.contains(&stands.place) {
+                return true;
+            }
             let passes = first.len() < stands.limit as usize;
             if passes {
                 first.push(stands);
@@ -277,9 +278,8 @@ impl Store {
 }
 
 fn stands(key: &[u8], value: &[u8]) -> Result<Stands> {
-    let lost = || Error::Corrupt(format!("{} does not belong where it lies", key::describe(key)));
     let Key::Gate(_, _, place, instance) = Key::unpack(key)? else {
-        return Err(lost());
+        return Err(lost(key));
     };
     let row = value::decode(key, value).map_err(|source| Error::Decode {
         key: key::describe(key),
@@ -287,14 +287,14 @@ fn stands(key: &[u8], value: &[u8]) -> Result<Stands> {
     });
     Ok(Stands {
         place,
-        instance: instance_id(&instance).ok_or_else(lost)?,
+        instance: instance_id(&instance).ok_or_else(|| lost(key))?,
         // One whose row is damaged is let in alone: that is never too many.
         limit: or_damaged(row, AtGate { limit: 1 }).limit,
     })
 }
 
 /// Reads one page of a range. `shape` turns a key of the right family and its record into a row.
-fn page<R: Record, T>(
+pub(super) fn page<R: Record, T>(
     snapshot: &dyn Snapshot,
     (start, end): (Vec<u8>, Vec<u8>),
     after: Option<&Cursor>,
@@ -309,50 +309,76 @@ fn page<R: Record, T>(
 /// The same, where `shape` decides what becomes of a record that can't be read.
 fn page_of<R: Record, T>(
     snapshot: &dyn Snapshot,
-    (start, end): (Vec<u8>, Vec<u8>),
+    range: (Vec<u8>, Vec<u8>),
     after: Option<&Cursor>,
     shape: impl Fn(Key<'static>, Result<R>) -> Option<Result<T>>,
 ) -> Result<Page<T>> {
-    let start = after.map_or(start, |Cursor(key)| key.clone());
-    let scan = Scan {
-        start: &start,
-        end: &end,
-        direction: Direction::Forward,
-        limit: PAGE_ROWS_MAX,
-    };
-    let mut rows = Vec::new();
-    let mut last = Vec::new();
-    let mut outcome = Ok(());
-    snapshot.scan(&scan, &mut |key, value| {
-        let row = Key::unpack(key).map_err(Error::from).and_then(|found| {
-            let record = value::decode(key, value).map_err(|source| Error::Decode {
-                key: key::describe(key),
-                source,
+    page_past(snapshot, range, after, |_| None, shape)
+}
+
+/// The same without some rows: `past` says of a key where to go on behind it, if it is not wanted. What is passed over is
+/// not read.
+pub(super) fn page_past<R: Record, T>(
+    snapshot: &dyn Snapshot,
+    (start, end): (Vec<u8>, Vec<u8>),
+    after: Option<&Cursor>,
+    past: impl Fn(&Key<'static>) -> Option<Vec<u8>>,
+    shape: impl Fn(Key<'static>, Result<R>) -> Option<Result<T>>,
+) -> Result<Page<T>> {
+    let mut start = after.map_or(start, |Cursor(key)| key.clone());
+    let (mut rows, mut last, mut bytes) = (Vec::new(), Vec::new(), 0);
+    loop {
+        let scan = Scan {
+            start: &start,
+            end: &end,
+            direction: Direction::Forward,
+            limit: PAGE_ROWS_MAX - rows.len(),
+        };
+        let (mut outcome, mut beyond) = (Ok(()), None);
+        snapshot.scan(&scan, &mut |key, value| {
+            let row = Key::unpack(key).map_err(Error::from).and_then(|found| {
+                beyond = past(&found).filter(|beyond| beyond.as_slice() > key);
+                if beyond.is_some() {
+                    return Ok(None);
+                }
+                let record = value::decode(key, value).map_err(|source| Error::Decode {
+                    key: key::describe(key),
+                    source,
+                });
+                shape(found, record).ok_or_else(|| lost(key))?.map(Some)
             });
-            let lost = || Error::Corrupt(format!("{} does not belong where it lies", key::describe(key)));
-            shape(found, record).ok_or_else(lost)?
-        });
-        match row {
-            Ok(row) => rows.push(row),
-            Err(error) => outcome = Err(error),
+            match row {
+                Ok(Some(row)) => rows.push(row),
+                Ok(None) => return ControlFlow::Break(()),
+                Err(error) => outcome = Err(error),
+            }
+            last.clear();
+            last.extend_from_slice(key);
+            bytes += key.len() + value.len();
+            if outcome.is_ok() && bytes < PAGE_BYTES_MAX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        outcome?;
+        match beyond {
+            Some(beyond) => start = beyond,
+            None => break,
         }
-        last.clear();
-        last.extend_from_slice(key);
-        if outcome.is_ok() {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    })?;
-    outcome?;
+    }
     // The smallest key behind the last one that was read.
-    let next = (rows.len() == PAGE_ROWS_MAX).then(|| {
+    let next = (rows.len() == PAGE_ROWS_MAX || bytes >= PAGE_BYTES_MAX).then(|| {
         last.push(0);
         Cursor(last)
     });
     Ok(Page { rows, next })
 }
 
-fn instance_id(text: &str) -> Option<InstanceId> {
+fn lost(key: &[u8]) -> Error {
+    Error::Corrupt(format!("{} does not belong where it lies", key::describe(key)))
+}
+
+pub(super) fn instance_id(text: &str) -> Option<InstanceId> {
     InstanceId::internal(text).ok()
 }

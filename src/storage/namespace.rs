@@ -9,7 +9,7 @@ use crate::ids::{InstanceId, Shard};
 use crate::location::Location;
 use crate::storage::engine::{Direction, Scan, Snapshot};
 use crate::storage::error::{Error, Result};
-use crate::storage::key::{self, Key, Local};
+use crate::storage::key::{self, Arrival, Key, Local};
 use crate::storage::value::{self, Record};
 
 /// Which rows of a namespace to list.
@@ -23,6 +23,8 @@ pub enum Rows<'a> {
     History(&'a Location),
     /// The inbox, oldest message first.
     Inbox,
+    /// What came into the inbox behind this one.
+    InboxBehind(Arrival),
     /// The facts.
     Meta,
     /// The attempts, by entry.
@@ -122,6 +124,13 @@ impl Namespace {
     fn range(&self, rows: Rows<'_>) -> (Vec<u8>, Vec<u8>) {
         let mut prefix = self.prefix.clone();
         match rows {
+            Rows::InboxBehind(arrival) => {
+                let mut start = prefix.clone();
+                Local::Inbox(arrival).pack_into(&mut start);
+                start.push(0);
+                let (_, end) = self.range(Rows::Inbox);
+                return (start, end);
+            }
             Rows::All => {}
             Rows::Names => key::names_into(&mut prefix),
             Rows::History(location) => Local::History(std::borrow::Cow::Borrowed(location)).pack_into(&mut prefix),

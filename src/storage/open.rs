@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::chance::{Chance, SystemChance};
 use crate::clock::{Clock, SystemClock};
 use crate::ids::Shard;
 use crate::limits::{INBOX_MAX, SHARDS_MAX};
@@ -47,6 +48,7 @@ pub struct OpenOptions {
     shards: u16,
     accept_loss: bool,
     clock: Arc<dyn Clock>,
+    pub(crate) chance: Arc<dyn Chance>,
     codecs: Codecs,
     formats: Formats,
     importing: bool,
@@ -97,6 +99,7 @@ impl Default for OpenOptions {
             shards: 1,
             accept_loss: false,
             clock: Arc::new(SystemClock),
+            chance: Arc::new(SystemChance),
             codecs: Codecs::plain(),
             formats: Formats::default(),
             importing: false,
@@ -138,6 +141,13 @@ impl OpenOptions {
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Where the secrets come from that an import gives to copies of instances.
+    #[must_use]
+    pub fn chance(mut self, chance: Arc<dyn Chance>) -> Self {
+        self.chance = chance;
         self
     }
 
@@ -207,6 +217,15 @@ impl OpenOptions {
         let directory = Directory::lock(path)?;
         directory.holds_only(name)?;
         let marks = self.marks(&directory, name)?;
+        if began(marks.as_deref()) && !directory.engine(name).exists() && !self.accept_loss {
+            // Made anew it would be refused as well, and hide that all of it is gone.
+            let (mut lost, shard) = (
+                marks.unwrap_or_default().into_iter().map(|mark| mark.position.sequence),
+                Shard(0),
+            );
+            let (expected, found) = (lost.next().unwrap_or_default(), 0);
+            return Err(Error::BehindWatermark { shard, expected, found });
+        }
         let engine = open_or_begin_again(&directory.engine(name), marks.as_deref(), open)?;
         if !began(marks.as_deref()) {
             directory::sync_tree(&directory.engine(name))?;
@@ -263,7 +282,13 @@ impl OpenOptions {
                 "there are commits but no store header, which is the first of them; restore it from a backup".into(),
             ));
         }
-        let shards = stored.as_ref().map_or(self.shards, |header| header.shards);
+        // A header that was lost is not a new store: how many shards there are stands in the watermark, too.
+        let marks = watermark.flatten();
+        let shards = match (&stored, marks) {
+            (Some(header), _) => header.shards,
+            (None, Some(marks)) => u16::try_from(marks.len()).unwrap_or(SHARDS_MAX),
+            (None, None) => self.shards,
+        };
         let losses = match watermark {
             Some(marks) => self.losses(&*engine, shards, marks)?,
             None => Vec::new(),
@@ -273,7 +298,7 @@ impl OpenOptions {
         let leases = (0..shards)
             .map(|shard| engine.acquire(Shard(shard), owner))
             .collect::<Result<Vec<_>, _>>()?;
-        let changed = stored.is_none() || !losses.is_empty();
+        let mut changed = stored.is_none() || !losses.is_empty();
         let mut header = stored.unwrap_or_else(|| StoreHeader {
             format: self.formats.current,
             shards,
@@ -283,6 +308,15 @@ impl OpenOptions {
             importing: None,
             migration: None,
         });
+        // A position that was lost counts its epochs from one again; messages must not come before those that are there.
+        let marks = marks.unwrap_or_default().iter();
+        let missing = marks
+            .zip(&leases)
+            .map(|(mark, lease)| (mark.epoch + 1).saturating_sub(lease.epoch));
+        if let Some(missing) = missing.max().filter(|missing| *missing > 0) {
+            header.arrivals_above += missing;
+            changed = true;
+        }
         header.accepted_losses.extend(losses);
         let surplus = header.accepted_losses.len().saturating_sub(ACCEPTED_LOSSES_MAX);
         header.accepted_losses.drain(..surplus);

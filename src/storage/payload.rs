@@ -73,14 +73,15 @@ impl PayloadError {
 
 /// Stands between CBOR and the disk.
 pub trait Codec: Debug + Send + Sync + 'static {
-    /// Makes of `plain` what is stored, with the id of the key that was used.
+    /// Makes of `plain` what is stored, with the id of the key that was used. That of plain CBOR, zero, is only for what
+    /// is left as it is.
     fn encode(&self, plain: Vec<u8>) -> Result<Payload, PayloadError>;
 
     /// Makes CBOR of what was stored with `key_id`. An id it does not know is [`PayloadError::KeyUnknown`].
     fn decode(&self, key_id: KeyId, stored: &[u8]) -> Result<Vec<u8>, PayloadError>;
 }
 
-/// The codecs of one store: writes with one, reads what any of them wrote, and plain CBOR always.
+/// The codec of a store: writes and reads with it, and reads plain CBOR always.
 #[derive(Debug, Clone, Default)]
 pub struct Codecs {
     codec: Option<Arc<dyn Codec>>,
@@ -99,15 +100,17 @@ impl Codecs {
 
     /// A user's value as it will be stored.
     pub fn pack<T: Serialize + ?Sized>(&self, value: &T) -> Result<Payload, PayloadError> {
-        let plain = cbor4ii::serde::to_vec(Vec::with_capacity(128), &value)
-            .map_err(|error| PayloadError::Encode(error.to_string()))?;
-        match &self.codec {
-            Some(codec) => codec.encode(plain),
-            None => Ok(Payload {
-                key_id: KeyId::PLAIN,
-                bytes: plain,
-            }),
+        let Some(codec) = &self.codec else {
+            let (key_id, bytes) = (KeyId::PLAIN, to_cbor(value)?);
+            return Ok(Payload { key_id, bytes });
+        };
+        let payload = codec.encode(to_cbor(value)?)?;
+        // What says that it is plain is read without the codec, so it has to be.
+        if payload.key_id == KeyId::PLAIN && payload.bytes != to_cbor(value)? {
+            let reason = "it wrote something else than plain CBOR under the id of plain CBOR, which is zero";
+            return Err(PayloadError::Codec(reason.into()));
         }
+        Ok(payload)
     }
 
     /// The user's value that was stored.
@@ -124,6 +127,24 @@ impl Codecs {
             (None, key_id) => Err(PayloadError::KeyUnknown(key_id)),
         }
     }
+}
+
+#[cfg(feature = "testing")]
+impl Codecs {
+    /// The same value, as anybody can read it; one that can't be read stays as it is.
+    pub(crate) fn plainly(&self, payload: Payload) -> Payload {
+        match self.cbor(&payload) {
+            Ok(Cow::Owned(bytes)) => Payload {
+                key_id: KeyId::PLAIN,
+                bytes,
+            },
+            Ok(Cow::Borrowed(_)) | Err(_) => payload,
+        }
+    }
+}
+
+fn to_cbor<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, PayloadError> {
+    cbor4ii::serde::to_vec(Vec::with_capacity(128), &value).map_err(|error| PayloadError::Encode(error.to_string()))
 }
 
 fn from_cbor<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, PayloadError> {
@@ -197,6 +218,31 @@ mod tests {
             Codecs::plain().unpack::<String>(&payload),
             Err(PayloadError::KeyUnknown(KeyId(2)))
         );
+    }
+
+    /// Found in review: what such a codec wrote could never be read.
+    #[test]
+    fn what_is_said_to_be_plain_has_to_be() {
+        #[derive(Debug)]
+        struct Zero(u8);
+
+        impl Codec for Zero {
+            fn encode(&self, mut plain: Vec<u8>) -> Result<Payload, PayloadError> {
+                plain.iter_mut().for_each(|byte| *byte ^= self.0);
+                let key_id = KeyId::PLAIN;
+                Ok(Payload { key_id, bytes: plain })
+            }
+
+            fn decode(&self, key_id: KeyId, _: &[u8]) -> Result<Vec<u8>, PayloadError> {
+                Err(PayloadError::KeyUnknown(key_id))
+            }
+        }
+
+        let codecs = Codecs::through(Arc::new(Zero(0)));
+        let payload = codecs.pack("open").unwrap();
+        assert_eq!(codecs.unpack::<String>(&payload).unwrap(), "open");
+        let error = Codecs::through(Arc::new(Zero(1))).pack("secret").unwrap_err();
+        assert_eq!(error.code(), "ES0244", "{error}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::storage::committer::{Committer, Pending, Place, Receipt, Worker};
 use crate::storage::directory::Directory;
 use crate::storage::engine::{Engine, Lease, Snapshot};
 use crate::storage::error::{Error, Result};
-use crate::storage::flight::{Flight, Flown};
+use crate::storage::flight::{Flight, Left};
 use crate::storage::key::Arrival;
 use crate::storage::namespace::Namespace;
 #[cfg(feature = "testing")]
@@ -45,6 +45,8 @@ struct Inner {
     delivered: Arc<[AtomicU64]>,
     /// Commits that were made durable since the store was opened.
     tally: Arc<AtomicU64>,
+    /// Held by the committer while it writes.
+    writing: Arc<Mutex<()>>,
     codecs: Codecs,
     committer: CommitterThread,
     /// Unlocked when everything above is closed: fields are dropped in this order.
@@ -113,7 +115,7 @@ impl Store {
             watermark,
             inbox_max,
         );
-        let (delivered, tally) = (worker.delivered(), worker.tally());
+        let (delivered, tally, writing) = (worker.delivered(), worker.tally(), worker.writing());
         #[cfg(not(feature = "testing"))]
         let committer = CommitterThread::start(worker)?;
         #[cfg(feature = "testing")]
@@ -129,6 +131,7 @@ impl Store {
             arrivals: Mutex::new(0),
             delivered,
             tally,
+            writing,
             codecs,
             committer,
             directory,
@@ -159,6 +162,12 @@ impl Store {
     /// A view of one shard as it is now.
     pub fn snapshot(&self, shard: Shard) -> Result<Box<dyn Snapshot>> {
         Ok(self.inner.engine.snapshot(shard)?)
+    }
+
+    /// A view of every shard, all at one moment: what one shard has sent and forgotten, another one has.
+    pub(crate) fn snapshots(&self) -> Result<Vec<Box<dyn Snapshot>>> {
+        let _writing = self.inner.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shards().map(|shard| self.snapshot(shard)).collect()
     }
 
     /// Hands a commit over, waiting for a place in the queue if need be, and waits until it is durable.
@@ -218,7 +227,7 @@ impl Store {
 
     /// Opens the flight recorder beside the store, and gives what the process before left in it. A store without a
     /// directory has none.
-    pub(crate) fn flight(&self) -> Result<(Flight, Vec<Flown>)> {
+    pub(crate) fn flight(&self) -> Result<(Flight, Left)> {
         match &self.inner.directory {
             Some(directory) => Flight::open(&directory.flight()),
             None => Ok((Flight::default(), Vec::new())),

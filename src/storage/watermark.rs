@@ -132,6 +132,7 @@ impl Watermark {
         encode(&slot, &mut buffer);
         bytes[..buffer.len()].copy_from_slice(&buffer);
         let new = path.with_extension("new");
+        crate::storage::directory::refuse_link(&new)?;
         let file = OpenOptions::new()
             .create(true)
             .truncate(true)
@@ -179,13 +180,17 @@ impl Watermark {
 
     /// Makes what was noted durable. A failure here fails every later [`Watermark::advance`].
     pub(crate) fn sync(&self) -> Result<()> {
-        if !self.dirty.swap(false, Ordering::AcqRel) {
+        if !self.dirty.load(Ordering::Acquire) {
             return Ok(());
         }
         // Most of the work is done while commits go on; the rest under the lock, so that this slot is whole on disk
         // before the other one is reused.
         let synced = self.file.sync_data().and_then(|()| {
             let mut slots = self.slots();
+            // Cleared under the lock: what is noted from here on is for the next time, and goes to the other slot.
+            if !self.dirty.swap(false, Ordering::AcqRel) {
+                return Ok(());
+            }
             self.file.sync_data()?;
             slots.current = 1 - slots.current;
             Ok(())

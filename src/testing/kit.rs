@@ -2,7 +2,7 @@
 //!
 //! `life.rs` is the process that it runs and lets die, `disk.rs` what outlives the process, `handle.rs` what a test
 //! holds of an instance, `mock.rs` and `calls.rs` what stands in for steps and what was called, `expect.rs` the
-//! assertions, `everywhere.rs` and `double.rs` the runs that try to break a workflow, `recorded.rs` histories from
+//! assertions, `expected.rs` the mocks that a test counts on, `everywhere.rs` and `double.rs` the runs that try to break a workflow, `recorded.rs` histories from
 //! production.
 
 mod calls;
@@ -11,6 +11,7 @@ mod disk;
 mod double;
 mod everywhere;
 mod expect;
+mod expected;
 mod handle;
 mod life;
 mod mock;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::clock::Millis;
+use crate::duration::IntoDuration;
 use crate::engine::{IntoWorkflow, Message, Witness, Workflow};
 use crate::handle::{Sent, Start};
 use crate::runtime::{Builder, Runtime};
@@ -36,6 +38,7 @@ pub use calls::Call;
 use calls::Calls;
 use copies::Copies;
 use disk::{Death, Disk};
+use expected::Expected;
 pub use handle::Handle;
 use life::Life;
 pub use mock::Mock;
@@ -93,6 +96,7 @@ struct Inner {
     beginning_ms: Millis,
     mode: Mode,
     calls: Arc<Calls>,
+    expected: Rc<Expected>,
     chance: Arc<Seeded>,
     disk: RefCell<Disk>,
     life: RefCell<Option<Rc<Life>>>,
@@ -106,10 +110,18 @@ impl Harness {
     ///
     /// Give it the builder that the program itself opens, and the test runs what production runs.
     pub fn new(builder: Builder) -> Self {
-        Self::over(builder, 1, BEGINNING_MS, Mode::Plain, Calls::default())
+        let calls = Calls::new(builder.codecs().clone());
+        let expected = Rc::new(Expected::default());
+        Self::over(builder, 1, BEGINNING_MS, Mode::Plain, (calls, expected))
     }
 
-    fn over(builder: Builder, seed: u64, beginning_ms: Millis, mode: Mode, calls: Calls) -> Self {
+    fn over(
+        builder: Builder,
+        seed: u64,
+        beginning_ms: Millis,
+        mode: Mode,
+        (calls, expected): (Calls, Rc<Expected>),
+    ) -> Self {
         let death = match mode {
             Mode::Dies(death) => Some(death),
             Mode::Plain | Mode::Replays | Mode::Evicts => None,
@@ -123,6 +135,7 @@ impl Harness {
             beginning_ms,
             mode,
             calls: Arc::new(calls),
+            expected,
             chance: Arc::new(Seeded::new(seed)),
             disk: RefCell::new(Disk::new(death)),
             life: RefCell::new(None),
@@ -139,10 +152,14 @@ impl Harness {
             builder,
             seed,
             beginning_ms,
-            calls,
             ..
         } = &*self.inner;
-        Self::over(builder.clone(), *seed, *beginning_ms, mode, calls.afresh())
+        Self::over(builder.clone(), *seed, *beginning_ms, mode, self.mocks())
+    }
+
+    /// The mocks as they were set, for another harness.
+    fn mocks(&self) -> (Calls, Rc<Expected>) {
+        (self.inner.calls.afresh(), Rc::clone(&self.inner.expected))
     }
 
     /// Draws chance from another seed: what [`Ctx::random`](crate::Ctx::random) and
@@ -151,22 +168,17 @@ impl Harness {
     pub fn seed(self, seed: u64) -> Self {
         self.expect_unused("the seed");
         let Inner {
-            builder,
-            beginning_ms,
-            calls,
-            ..
+            builder, beginning_ms, ..
         } = &*self.inner;
-        Self::over(builder.clone(), seed, *beginning_ms, Mode::Plain, calls.afresh())
+        Self::over(builder.clone(), seed, *beginning_ms, Mode::Plain, self.mocks())
     }
 
     /// Begins at another time. Say it before anything is started.
     #[must_use]
     pub fn beginning(self, time: SystemTime) -> Self {
         self.expect_unused("the beginning");
-        let Inner {
-            builder, seed, calls, ..
-        } = &*self.inner;
-        Self::over(builder.clone(), *seed, millis(time), Mode::Plain, calls.afresh())
+        let Inner { builder, seed, .. } = &*self.inner;
+        Self::over(builder.clone(), *seed, millis(time), Mode::Plain, self.mocks())
     }
 
     #[track_caller]
@@ -179,12 +191,22 @@ impl Harness {
     /// holds from the next attempt on.
     ///
     /// `charge` is every run of the activity `charge` and every step of that name; `orders/orders~3/charge` is one of them.
+    /// `charge/rollback` is what undoes the step `charge`; what [`Ctx::compensate`](crate::Ctx::compensate) registers goes
+    /// by the name that it was given.
+    ///
+    /// # Panics
+    ///
+    /// If it stands in for nothing until the harness is dropped: the name is another one, and the work itself has run.
+    /// If it is not of the type of what it stands in for, too.
+    #[track_caller]
     pub fn mock(&self, name: &str, mock: Mock) -> &Self {
+        self.inner.expected.expect(name, std::panic::Location::caller());
         self.inner.calls.mock(name, mock);
         self
     }
 
-    /// The same harness with a [mock](Harness::mock), for functions that make one.
+    /// The same harness with a [mock](Harness::mock), for functions that make one for many tests: some of them may do
+    /// without it.
     ///
     /// ```
     /// # use everstep::testing::{Harness, Mock};
@@ -196,12 +218,13 @@ impl Harness {
     /// ```
     #[must_use]
     pub fn mocking(self, name: &str, mock: Mock) -> Self {
-        self.mock(name, mock);
+        self.inner.calls.mock(name, mock);
         self
     }
 
     /// Lets the work itself run again where a mock stood in.
     pub fn unmock(&self, name: &str) -> &Self {
+        self.inner.expected.forget(name);
         self.inner.calls.unmock(name);
         self
     }
@@ -312,6 +335,21 @@ impl Harness {
         self.settle();
     }
 
+    /// The process dies, and for this long there is none: what comes due meanwhile is late. Then the next one begins.
+    ///
+    /// # Panics
+    ///
+    /// If it is not a duration.
+    #[track_caller]
+    pub fn be_down_for(&self, duration: impl IntoDuration) {
+        let duration = duration.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        drop(self.inner.life.take());
+        let whole = Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX);
+        let now = &self.inner.now_ms;
+        now.set(now.get().saturating_add(whole));
+        self.settle();
+    }
+
     /// Drops every instance from memory. Those that wait are on disk alone then, and come back when something wakes
     /// them; attempts that are running are made again.
     pub fn evict(&self) {
@@ -337,6 +375,9 @@ impl Harness {
             Mode::Plain | Mode::Dies(_) => {}
             Mode::Replays => self.replay_beside(),
             Mode::Evicts => self.passivate(),
+        }
+        if let Some(mistake) = self.inner.calls.mistake() {
+            panic!("{mistake}");
         }
     }
 
@@ -381,6 +422,12 @@ impl Harness {
     /// Ids that a second try has too.
     fn message_id(&self) -> String {
         format!("message-{}", next(&self.inner.sent))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.expected.learn(&self.calls);
     }
 }
 

@@ -4,15 +4,17 @@
 //! - [`replay_check`]: histories from production against today's code.
 //! - [`conformance`]: what every storage engine has to prove, in one call.
 //! - [`faulty`]: an engine that wraps another one and fails on command.
-//! - [`harness`], [`world`]: the engine alone, without a runtime, for the tests of the engine itself.
 //!
 //! What lives here is shipped, so it is code and not test code: a check that fails says in words what was expected
 //! and what was found. It may be called from any test; nothing else in the crate calls it. Read `kit.rs` to test
-//! workflows, and `conformance/mod.rs` to prove an engine.
+//! workflows, and `conformance/mod.rs` to prove an engine. `harness` and `world`, which no page shows, are the engine alone,
+//! without a runtime, for the tests of the engine itself.
 
 pub mod conformance;
+#[doc(hidden)]
 pub mod harness;
 mod kit;
+#[doc(hidden)]
 pub mod world;
 
 pub use crate::storage::engines::faulty;

@@ -213,6 +213,10 @@ pub(crate) type Damage = (String, Box<dyn Fn(&Path) + Send>);
 pub(crate) fn try_all(template: Template, damages: Vec<Damage>) {
     println!("seed {SEED:#x}, {} cases on {}", damages.len(), template.engine);
     let (sender, outcomes) = mpsc::channel();
+    let untouched = kit::scratch();
+    template.put_down(untouched.path());
+    let outcome = template.look(untouched.path());
+    assert!(matches!(outcome, Outcome::Whole), "without any damage: {outcome:?}");
     let cases: Vec<_> = damages.iter().map(|(name, _)| name.clone()).collect();
     let worker = std::thread::spawn(move || {
         for (_, damage) in damages {

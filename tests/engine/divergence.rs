@@ -411,7 +411,11 @@ fn a_wait_for_a_child_that_was_let_go() {
     let Err(divergence) = wrong.run("i") else {
         panic!("code that does not fit was run");
     };
-    assert_eq!(divergence.recorded.as_deref(), Some("child"), "{divergence}");
+    assert_eq!(
+        divergence.recorded.as_deref(),
+        Some("child, little as c"),
+        "{divergence}"
+    );
     let mut right = wrong.deploy::<LetsGo>();
     assert_eq!(right.run("i").unwrap(), End::Completed(42), "the fixed code goes on");
 }

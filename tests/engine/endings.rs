@@ -155,7 +155,9 @@ fn a_cancellation_passes_through() {
 fn undoable<W: Workflow>(ctx: &Ctx<W>) -> everstep::Step<String> {
     let work = |attempt: Attempt| async move { ok(attempt.idempotency_key().to_owned()) };
     ctx.step("done", work).rollback(|key: String| async move {
-        CALLS.lock().unwrap().push((W::NAME, key));
+        // Without the digits that only this instance has.
+        let (readable, _) = key.split_once('#').unwrap();
+        CALLS.lock().unwrap().push((W::NAME, readable.to_owned()));
         ok(())
     })
 }
@@ -357,6 +359,11 @@ workflow!(Late, Policy::new().deadline(TEN_MINUTES).retries(9), |ctx, input| {
                 .backoff(Backoff::Fixed)
                 .await?;
         }
+        4 => {
+            ctx.sleep("long", "30d")
+                .await
+                .map_err(|_| WorkflowError::msg("in other words"))?;
+        }
         _ => {
             ctx.sleep("long", "30d").await.unwrap_err();
             let refused = ctx.step("late", || async { ok(()) }).await.unwrap_err();
@@ -364,7 +371,7 @@ workflow!(Late, Policy::new().deadline(TEN_MINUTES).retries(9), |ctx, input| {
                 .shield()
                 .step("clean up", || async { ok("clean".to_owned()) })
                 .await?;
-            return ok(vec![format!("{:?}", refused.kind), shielded]);
+            ctx.set("seen", [format!("{:?}", refused.kind), shielded])?;
         }
     }
     ok(vec![])
@@ -379,9 +386,29 @@ fn a_deadline_ends_it() {
         assert_eq!((outcome.1, outcome.2), (Status::Compensated, (1, 0)));
         assert_eq!(outcome.3, ["i/1/done"]);
     }
-    let (end, ..) = run::<Late>(3);
-    let seen = ["DeadlineExceeded", "clean"].map(str::to_owned).to_vec();
-    assert_eq!(end, End::Completed(seen), "what is shielded goes on");
+}
+
+/// BEHAVIOUR 33: what is shielded goes on; the instance has failed all the same, whatever its code makes of it.
+#[test]
+fn a_deadline_can_not_be_swallowed() {
+    let (outcome, seen) = in_every_mode::<Late, _>(1, |harness| {
+        take_calls("Late");
+        harness.start("i", &3);
+        let outcome = outcome(harness);
+        (outcome, harness.published::<[String; 2]>("i", "seen").unwrap())
+    });
+    assert_eq!(seen, ["DeadlineExceeded", "clean"]);
+    assert_eq!(failure(&outcome).kind, FailureKind::DeadlineExceeded);
+    assert_eq!(
+        (outcome.1, outcome.3),
+        (Status::Compensated, vec!["i/1/done".to_owned()])
+    );
+    let outcome = run::<Late>(4);
+    let failure = failure(&outcome);
+    assert_eq!(
+        (failure.kind, failure.message.as_str()),
+        (FailureKind::DeadlineExceeded, "in other words")
+    );
 }
 
 /// BEHAVIOUR 33: it ends when the time is over, and that is recorded among the completions.

@@ -161,3 +161,82 @@ fn attempts_are_trimmed_with_their_steps() {
     assert_eq!(harness.run("i").unwrap(), End::Completed(vec![50]));
     assert!(harness.attempts_len("i") <= 2, "{}", harness.attempts_len("i"));
 }
+
+workflow!(AsksAround, |ctx, times| {
+    let outer = ctx.clone();
+    let body = move |_: Ctx<AsksAround>, turn: u32| {
+        let ctx = outer.clone();
+        async move {
+            ctx.step(&format!("page {turn}"), || async { ok(()) }).await?;
+            ok(if turn == times {
+                Loop::Break(vec![])
+            } else {
+                Loop::Continue(turn + 1)
+            })
+        }
+    };
+    ctx.repeat("pages", 0, body).await
+});
+
+workflow!(AwaitsWhatIsAround, |ctx, _times| {
+    let nap = std::sync::Mutex::new(Some(ctx.sleep("nap", "1h")));
+    let body = |_: Ctx<AwaitsWhatIsAround>, ()| {
+        let nap = nap.lock().unwrap().take().unwrap();
+        async move {
+            nap.await?;
+            ok(Loop::Break(vec![]))
+        }
+    };
+    ctx.repeat("pages", (), body).await
+});
+
+workflow!(DrawsAround, |ctx, _times| {
+    let outer = ctx.clone();
+    let body = move |_: Ctx<DrawsAround>, ()| {
+        let drawn = outer.random();
+        async move { ok(Loop::Break(vec![drawn])) }
+    };
+    ctx.repeat("pages", (), body).await
+});
+
+/// Found in review: the context around a loop worked in it, until a restart. Then the loop went on from a recorded state,
+/// what its earlier iterations had asked for around it was never asked for again, and the instance was stuck for good.
+#[test]
+fn an_iteration_does_not_ask_for_what_is_around_its_loop() {
+    fn refused<W: Workflow<Input = u32, Output = Vec<u64>>>() {
+        let End::Failed(failure) = run::<W>(25) else {
+            panic!("it was not refused");
+        };
+        assert_eq!(failure.code.as_deref(), Some("ES0108"), "{failure}");
+    }
+    refused::<AsksAround>();
+    refused::<AwaitsWhatIsAround>();
+    refused::<DrawsAround>();
+}
+
+workflow!(LooksAtWhatIsAround, |ctx, times| {
+    let nap = ctx.sleep("nap", "150m").shared();
+    assert!(nap.clone().now_or_never().is_none());
+    let body = move |ctx: Ctx<LooksAtWhatIsAround>, turns: Vec<u64>| {
+        let nap = nap.clone();
+        async move {
+            let turn = ctx.sleep("turn", "1h");
+            let slept = match futures_util::future::select(nap, turn).await {
+                futures_util::future::Either::Left((_, turn)) => turn.await.map(|()| 1)?,
+                futures_util::future::Either::Right(_) => 0,
+            };
+            let turns = [turns, vec![slept]].concat();
+            ok(if turns.len() == times as usize {
+                Loop::Break(turns)
+            } else {
+                Loop::Continue(turns)
+            })
+        }
+    };
+    ctx.repeat("turns", vec![], body).commit_interval(1).await
+});
+
+#[test]
+fn an_iteration_may_look_at_what_was_awaited_around_its_loop() {
+    assert_eq!(run::<LooksAtWhatIsAround>(4), End::Completed(vec![0, 0, 1, 1]));
+}

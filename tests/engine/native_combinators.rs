@@ -41,8 +41,10 @@ fn play(harness: &mut Harness<Interpreter>, (program, messages, cancel): &Case) 
         end = harness.run("i").unwrap();
     }
     let entries = harness.history("i").into_iter();
+    // What the code came to, also if it was cancelled and that is dropped.
+    let trace = harness.published("i", "trace").map(End::Completed);
     (
-        end,
+        trace.unwrap_or(end),
         entries
             .map(|(path, entry)| (path, (entry.completed, entry.kind)))
             .collect(),

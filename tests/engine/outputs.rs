@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everstep::storage::record::FailureKind;
 use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
-use everstep::{Accepts, Ctx, Loop, Message, Workflow, branch, ok};
+use everstep::{Accepts, Ctx, Loop, Message, Policy, Result, Workflow, branch, ok};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Message, Serialize, Deserialize)]
@@ -220,4 +220,50 @@ fn every_run_says_its_own() {
         .flat_map(|n| [format!("run {n}"), format!("step of run {n}")])
         .collect();
     assert_eq!(items, expected);
+}
+
+define!(Speaks: u32 => u32, accepts [], |ctx, run| {
+    ctx.broadcast(format!("run {run} begins"))?;
+    ctx.sleep("nap", "1s").await?;
+    if run == 0 {
+        return ctx.continue_as_new(1);
+    }
+    ok(run)
+});
+
+struct SpeaksAgain;
+
+impl Workflow for SpeaksAgain {
+    const NAME: &'static str = "speaks again";
+    type Input = u32;
+    type Output = u32;
+
+    fn policy() -> Policy {
+        Policy::new().retries(1)
+    }
+
+    async fn run(ctx: Ctx<Self>, _: u32) -> Result<u32> {
+        let run = ctx.run_number() - 1;
+        ctx.broadcast(format!("run {run} begins"))?;
+        ctx.sleep("nap", "1s").await?;
+        everstep::ensure!(run > 0, "a glitch");
+        ok(run)
+    }
+}
+
+/// Found in review: a run was taken for one that had spoken before if its instance had, and a later one whose code was
+/// first called after a crash, or after a wait out of memory, said nothing.
+#[test]
+fn a_run_that_begins_is_not_silent() {
+    fn script<W: Workflow<Input = u32, Output = u32>>(plan: Plan) {
+        let mut harness = Harness::<W>::new(plan, 1);
+        harness.start("i", &0);
+        assert_eq!(harness.run("i").unwrap(), End::Completed(1));
+        let heard = harness.broadcasts::<String>();
+        assert_eq!(heard, ["run 0 begins", "run 1 begins"], "{plan:?}");
+    }
+    for plan in [Plan::Live, Plan::Evict, Plan::CrashAfter(2), Plan::CrashAfter(3)] {
+        script::<Speaks>(plan);
+        script::<SpeaksAgain>(plan);
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everstep::storage::record::Status;
 use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
-use everstep::{Accepts, Message, Workflow, WorkflowError, ok};
+use everstep::{Accepts, Ctx, Message, Policy, Result, Workflow, WorkflowError, ok};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Message, Serialize, Deserialize)]
@@ -141,4 +141,46 @@ fn an_instance_can_be_held_before_it_runs_and_cancelled_while_it_is_held() {
         end
     });
     assert!(matches!(end, End::Failed(_)));
+}
+
+/// Fails once, and begins again an hour later.
+struct Again;
+
+impl Workflow for Again {
+    const NAME: &'static str = "again";
+    type Input = ();
+    type Output = Vec<u32>;
+
+    fn policy() -> Policy {
+        Policy::new().retries(1).delay(secs(3_600))
+    }
+
+    async fn run(ctx: Ctx<Self>, (): ()) -> Result<Vec<u32>> {
+        everstep::ensure!(ctx.run_number() > 1, "a glitch");
+        ctx.sleep("a moment", "1s").await?;
+        ok(vec![2])
+    }
+}
+
+/// Found in review: the time at which the next run is due went with the alarm when the instance was paused, and it began
+/// when it was resumed.
+#[test]
+fn a_pause_does_not_cut_the_wait_between_two_runs() {
+    let took = |pauses: &[u64]| {
+        in_every_mode::<Again, _>(1, |harness| {
+            let begin = harness.now_ms();
+            harness.start("i", &());
+            for at in pauses {
+                harness.pause_after("i", secs(*at));
+                harness.resume_after("i", secs(at + 60));
+            }
+            assert_eq!(harness.run("i").unwrap(), End::Completed(vec![2]));
+            (harness.now_ms() - begin) / 1_000
+        })
+    };
+    let undisturbed = took(&[]);
+    assert!(undisturbed > 1_800, "{undisturbed}");
+    assert_eq!(took(&[60]), undisturbed);
+    assert_eq!(took(&[60, 600]), undisturbed);
+    assert_eq!(took(&[undisturbed - 31]), undisturbed + 30, "it is due when it is held");
 }

@@ -142,7 +142,10 @@ workflow!(Stubborn, |ctx| {
         if attempt.number() < 3 {
             return fail("not yet");
         }
-        undo("Stubborn", attempt.idempotency_key().to_owned())
+        undo(
+            "Stubborn",
+            attempt.idempotency_key().split('#').next().unwrap().to_owned(),
+        )
     })
     .delay("1h");
     fail("enough")

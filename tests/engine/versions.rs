@@ -1,7 +1,7 @@
 //! Changing code under running instances: `version`, `patched`, `removed`.
 
 use everstep::testing::harness::{End, Harness, Plan};
-use everstep::{Accepts, Ctx, Loop, Message, Result, Workflow, branch, ok};
+use everstep::{Accepts, Ctx, Loop, Message, Policy, Result, Workflow, branch, ok};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Message, Serialize, Deserialize)]
@@ -245,4 +245,91 @@ versioned!(Second, 2);
 fn an_instance_keeps_its_version() {
     assert_eq!(finish(started::<First>().deploy::<Second>()), [1, 1]);
     assert_eq!(finish(started::<Second>()), [2, 1]);
+}
+
+/// Two versions of the one workflow, which begin a second run and tell its version.
+macro_rules! renewed {
+    ($name:ident, $version:literal, $fails:literal) => {
+        struct $name;
+
+        impl Workflow for $name {
+            const NAME: &'static str = "renewed";
+            const VERSION: u32 = $version;
+            type Input = ();
+            type Output = Vec<u32>;
+
+            fn policy() -> Policy {
+                Policy::new().retries(1)
+            }
+
+            async fn run(ctx: Ctx<Self>, _: ()) -> Result<Vec<u32>> {
+                if ctx.run_number() == 2 {
+                    ctx.sleep("nap", "1s").await?;
+                    return ok(vec![ctx.instance_version()]);
+                }
+                ctx.receive::<News>().await?;
+                everstep::ensure!(!$fails, "a glitch");
+                ctx.continue_as_new(())
+            }
+        }
+
+        impl Accepts<News> for $name {}
+    };
+}
+
+renewed!(RenewedFirst, 1, false);
+renewed!(RenewedSecond, 2, false);
+renewed!(RetriedSecond, 2, true);
+
+/// BEHAVIOUR 29, FAULTS 49. Found in review: an instance that begins a run from the start with new code was one of the
+/// version that it had been started with, for ever.
+#[test]
+fn a_new_run_has_the_version_of_the_code_that_begins_it() {
+    assert_eq!(finish(started::<RenewedFirst>()), [1]);
+    assert_eq!(finish(started::<RenewedFirst>().deploy::<RenewedSecond>()), [2]);
+    assert_eq!(finish(started::<RenewedFirst>().deploy::<RetriedSecond>()), [2]);
+}
+
+code!(AtThree, |ctx| {
+    let version = ctx.version("change", 3)?;
+    ctx.receive::<News>().await?;
+    ok(vec![version])
+});
+code!(AtTwo, |ctx| {
+    let version = ctx.version("change", 2)?;
+    ctx.receive::<News>().await?;
+    ok(vec![version])
+});
+
+/// Found in review: older code was given a version that it did not know, and went on with it.
+#[test]
+fn code_that_does_not_know_a_version_diverges() {
+    let divergence = started::<AtThree>().deploy::<AtTwo>().run("i").unwrap_err();
+    let found = (divergence.recorded.as_deref(), divergence.asked.as_deref());
+    assert_eq!(found, (Some("version, 3"), Some("version, 2 at most")));
+}
+
+code!(SendsTwice, |ctx| {
+    ctx.send(SendsTwice, "other", News(1)).await?;
+    ctx.send(SendsTwice, "other", News(2)).await?;
+    ctx.receive::<News>().await?;
+    ctx.receive::<News>().await?;
+    ok(vec![])
+});
+code!(SendsNever, |ctx| {
+    ctx.removed("send")?;
+    ctx.removed("send")?;
+    ctx.removed("News")?;
+    let news = ctx.receive::<News>().await?;
+    ok(vec![news.0])
+});
+
+/// Found in review: a scope could lose one of the messages that it sent, and no more.
+#[test]
+fn as_many_are_removed_as_it_is_said() {
+    let mut harness = started::<SendsTwice>();
+    harness.send("i", &News(7));
+    assert_eq!(harness.run("i").unwrap(), End::Waiting);
+    assert_eq!(finish(harness.deploy::<SendsNever>()).len(), 1);
+    assert_eq!(finish(started::<SendsNever>()).len(), 1, "also where they never were");
 }

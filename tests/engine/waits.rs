@@ -42,6 +42,31 @@ fn a_step_that_backs_off_keeps_its_attempts_and_its_time() {
     assert!((40_000..=80_000).contains(&waited), "two waits with jitter: {waited}");
 }
 
+struct Far;
+
+impl Workflow for Far {
+    const NAME: &'static str = "far";
+    type Input = u64;
+    type Output = bool;
+
+    async fn run(ctx: Ctx<Self>, years: u64) -> Result<bool> {
+        let far = ctx.now() + Duration::from_secs(years * 365 * 24 * 3_600);
+        ok(ctx.sleep_until("far", far).await.is_ok())
+    }
+}
+
+/// BEHAVIOUR 14. Found in review: the longest wait was counted from 1970, and no time after 2070 could be waited for.
+#[test]
+fn a_time_is_as_far_away_as_it_is_from_now() {
+    for (years, waits) in [(45, true), (99, true), (101, false)] {
+        let end = in_every_mode::<Far, _>(1, |harness| {
+            harness.start("i", &years);
+            harness.run("i").unwrap()
+        });
+        assert_eq!(end, End::Completed(waits), "{years} years from now");
+    }
+}
+
 struct Naps;
 
 impl Workflow for Naps {

@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use everstep::limits::WAKE_QUEUE_MAX;
-use everstep::{Config, Ctx, Result, Runtime, ok, workflow};
+use everstep::storage::engines::faulty::{Faulty, Plan, ReadFault};
+use everstep::storage::record::Status;
+use everstep::{Config, Ctx, Result, Runtime, Simulated, ok, workflow};
 
-use crate::machine::{Machine, in_virtual_time};
+use crate::kit;
+use crate::machine::{Machine, crowds, in_virtual_time, settle};
 
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
@@ -72,19 +75,18 @@ fn a_backlog_is_fed_through() {
         let machine = Machine::new();
         let backlog = WAKE_QUEUE_MAX as u32 + 100;
         {
-            // Nobody is let in: what is started waits in the store.
-            let builder = Runtime::builder().workflow(busy).workflow(rare);
-            let runtime = machine.open(builder, Config::default()).await;
-            runtime.stop().await;
+            let runtime = machine
+                .open_crowded(Runtime::builder().workflow(busy).workflow(rare))
+                .await;
             for number in 0..backlog {
                 runtime.start(busy, number).id(format!("busy-{number}")).await.unwrap();
             }
             runtime.start(rare, ()).id("rare").await.unwrap();
         }
         let config = Config::default().residents_max(8).idle(Duration::ZERO);
-        let builder = Runtime::builder().workflow(busy).workflow(rare);
+        let builder = Runtime::builder().workflow(busy).workflow(rare).workflow(crowds);
         let runtime = machine.open(builder, config).await;
-        assert_eq!(runtime.recovery().runnable, u64::from(backlog) + 1);
+        assert_eq!(runtime.recovery().runnable, u64::from(backlog) + 2);
         let rare = runtime.handle(rare, "rare").unwrap();
         assert_eq!(rare.result().await.unwrap(), 7);
         for number in 0..backlog {
@@ -92,5 +94,79 @@ fn a_backlog_is_fed_through() {
             assert_eq!(handle.result().await.unwrap(), number);
             assert!(runtime.stats().residents <= 8);
         }
+    });
+}
+
+/// Which process this is, to `either`.
+static LIFE: AtomicUsize = AtomicUsize::new(1);
+
+/// Sleeps for so many seconds; without any it works, and does not get done in the first process.
+#[workflow]
+async fn either(ctx: Ctx<Either>, seconds: u64) -> Result<u64> {
+    if seconds > 0 {
+        ctx.sleep("nap", Duration::from_secs(seconds)).await?;
+        return ok(seconds);
+    }
+    let work = || async {
+        if LIFE.load(Ordering::SeqCst) == 1 {
+            std::future::pending::<()>().await;
+        }
+        ok(0)
+    };
+    ok(ctx.step("work", work).await?)
+}
+
+/// FAULTS 63: found in review. More than half of the room of a workflow was taken by its alarms when those were read who
+/// have something to do. They were left for later, and nobody said when that was.
+#[test]
+fn a_backlog_is_fed_when_its_lane_was_neither_empty_nor_full() {
+    const ALARMS: u32 = WAKE_QUEUE_MAX as u32 / 8;
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().idle(Duration::ZERO);
+        {
+            let runtime = machine.open(Runtime::builder().workflow(either), config.clone()).await;
+            for number in 0..ALARMS {
+                runtime.start(either, 600).id(format!("s{number}")).await.unwrap();
+            }
+            for number in 0..5 {
+                runtime.start(either, 0).id(format!("r{number}")).await.unwrap();
+            }
+            settle().await;
+        }
+        LIFE.store(2, Ordering::SeqCst);
+        machine.clock.jump(Duration::from_secs(3600), false);
+        let config = config.residents_max(1);
+        let runtime = machine.open(Runtime::builder().workflow(either), config).await;
+        for number in 0..5 {
+            let handle = runtime.handle(either, &format!("r{number}")).unwrap();
+            let result = tokio::time::timeout(Duration::from_secs(3600), handle.result()).await;
+            assert_eq!(result.expect("nobody wakes it").unwrap(), 0);
+        }
+    });
+}
+
+/// Found in review: a store that could not be read once, when those were read who have something to do, was never asked
+/// again.
+#[test]
+fn a_store_that_can_not_be_read_is_asked_again() {
+    in_virtual_time(async {
+        let machine = kit::machine();
+        {
+            let runtime = kit::everyone().open_simulated(machine.clone()).await.unwrap();
+            // It dies before anything is done.
+            runtime.start(kit::echo, 7).id("a").await.unwrap();
+        }
+        let plan = Plan::new();
+        let engine = std::sync::Arc::new(Faulty::new(machine.engine.clone(), plan.clone()));
+        let opening = kit::everyone().open_simulated(Simulated { engine, ..machine });
+        let runtime = opening.await.unwrap();
+        let handle = runtime.handle(kit::echo, "a").unwrap();
+        // All of them begin when the runtime is open: the feed, and whoever else has something to read.
+        for read in 1..=4 {
+            plan.at_read(read, ReadFault::Fail(std::io::ErrorKind::TimedOut));
+        }
+        kit::pass(Duration::from_secs(60)).await;
+        assert_eq!(handle.status().await.unwrap().status, Status::Completed);
     });
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use everstep::limits::ALARM_WINDOW_MAX;
+use everstep::limits::{ALARM_WINDOW_MAX, WAKE_QUEUE_MAX};
 use everstep::storage::record::Status;
 use everstep::{Config, Ctx, Result, Runtime, ok, workflow};
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 
-use crate::machine::{Machine, in_virtual_time, settle};
+use crate::machine::{Machine, in_virtual_time, settle, yields};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -27,6 +28,19 @@ async fn occupying(ctx: Ctx<Occupying>) -> Result<()> {
         ok(())
     };
     ok(ctx.step("stay", stay).await?)
+}
+
+/// Sleeps for about ten minutes, and then works for a month.
+#[workflow]
+async fn nodding(ctx: Ctx<Nodding>) -> Result<()> {
+    let seconds = if ctx.random().is_multiple_of(2) { 600 } else { 660 };
+    ctx.sleep("nod", Duration::from_secs(seconds)).await?;
+    let work = || async {
+        let month = Duration::from_secs(30 * 24 * 3600);
+        let _ = tokio::time::timeout(month, std::future::pending::<()>()).await;
+        ok(())
+    };
+    ok(ctx.step("work", work).await?)
 }
 
 /// FAULTS 23, 24: the clock is set back or forward while an alarm is pending. It rings, once, and no later than the
@@ -87,6 +101,65 @@ fn an_alarm_that_was_too_early_rings_again() {
     });
 }
 
+/// Found in review: each time that an alarm was earlier than all before it, a timer was begun, and the one that it took
+/// the place of went on, and was begun anew again and again.
+#[test]
+fn an_earlier_alarm_leaves_no_timer_behind() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().idle(Duration::ZERO);
+        let runtime = machine.open(Runtime::builder().workflow(dozing), config).await;
+        runtime.start(dozing, 30 * 24 * 3600).await.unwrap();
+        settle().await;
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let before = metrics.num_alive_tasks();
+        for _ in 0..50 {
+            runtime.start(dozing, 1).await.unwrap().result().await.unwrap();
+        }
+        settle().await;
+        assert_eq!(metrics.num_alive_tasks(), before);
+    });
+}
+
+/// FAULTS 28, 67: found in review. As many alarms as the window holds were due and had no room, and none of another
+/// workflow rang any more.
+#[test]
+fn alarms_without_room_keep_no_others_from_ringing() {
+    const SLEEPERS: usize = ALARM_WINDOW_MAX + 500;
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().idle(Duration::ZERO);
+        let builder = || {
+            Runtime::builder()
+                .workflow(dozing)
+                .workflow(occupying)
+                .workflow(nodding)
+        };
+        {
+            let runtime = machine.open(builder(), config.clone()).await;
+            for number in 0..SLEEPERS {
+                runtime.start(nodding, ()).id(format!("n{number}")).await.unwrap();
+            }
+            runtime
+                .handle(nodding, "n0")
+                .unwrap()
+                .reached(|status| status == Status::Sleeping)
+                .await
+                .unwrap();
+            settle().await;
+        }
+        // Half of them are due at the start, the others come due a minute later.
+        machine.clock.jump(Duration::from_secs(600), false);
+        let config = config.workflow_residents_max("nodding", 1);
+        let runtime = machine.open(builder(), config).await;
+        settle().await;
+        let other = runtime.start(dozing, 120).await.unwrap();
+        let result = tokio::time::timeout(Duration::from_secs(180), other.result()).await;
+        assert_eq!(result.expect("its alarm rings").unwrap(), 1);
+        assert!(runtime.stats().alarms_due > 0, "the others wait for room");
+    });
+}
+
 /// FAULTS 25, 27, 28: more alarms than the window holds come due while no process is there. All ring after the start,
 /// through the door that everybody goes through.
 #[test]
@@ -114,5 +187,48 @@ fn what_came_due_meanwhile_rings_after_the_start() {
             assert_eq!(handle.result().await.unwrap(), 1);
             assert!(runtime.stats().residents <= 16);
         }
+    });
+}
+
+/// Tells `engaged` that it may end.
+static FREE: Notify = Notify::const_new();
+
+#[workflow]
+async fn engaged(ctx: Ctx<Engaged>) -> Result<()> {
+    let stay = || async {
+        FREE.notified().await;
+        ok(())
+    };
+    ok(ctx.step("stay", stay).await?)
+}
+
+/// Found in review: an alarm rang while an operator had the instance, who saw to it that it was woken afterwards. When
+/// there was no room then, only those who have something to do were read from the store, and an alarm is not among them.
+#[test]
+fn an_alarm_that_rings_while_an_operator_has_the_instance_is_not_lost() {
+    const OTHERS: usize = WAKE_QUEUE_MAX / 6;
+    in_virtual_time(async {
+        let mut machine = Machine::new();
+        machine.yields = 200;
+        let config = Config::default().idle(Duration::ZERO).residents_max(1);
+        let builder = Runtime::builder().workflow(engaged).workflow(dozing);
+        let runtime = machine.open(builder, config).await;
+        let delayed = runtime.start(dozing, 1).after("1000s").await.unwrap();
+        settle().await;
+        delayed.pause().await.unwrap();
+        let occupant = runtime.start(engaged, ()).await.unwrap();
+        settle().await;
+        let others = (0..OTHERS).map(|_| runtime.start(dozing, 1).into_future());
+        join_all(others).await;
+        let resume = async { delayed.resume().await.unwrap() };
+        let ring = async {
+            yields(50).await;
+            tokio::time::advance(Duration::from_secs(2000)).await;
+        };
+        tokio::join!(resume, ring);
+        FREE.notify_one();
+        occupant.result().await.unwrap();
+        let result = tokio::time::timeout(Duration::from_secs(24 * 3600), delayed.result()).await;
+        assert_eq!(result.expect("its alarm rings").unwrap(), 1);
     });
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::Status;
-use everstep::{BatchStart, Config, Runtime};
+use everstep::{BatchStart, Config, List, Runtime};
 
 use crate::kit::{Word, after, echo, everyone, machine, naps, open, pass, waits};
 
@@ -58,14 +58,22 @@ async fn each_operation_is_done_for_everyone_who_matches() {
     assert_eq!(count(&runtime, Status::Cancelled).await, odds);
     assert_eq!(finish(all().cancel("all"), "cancel all").await, (evens, odds, 0));
     pass(Duration::from_secs(1)).await;
-    assert_eq!(finish(odd().retry(), "retry").await, (odds, 0, 0));
+    assert_eq!(
+        finish(odd().retry(), "retry what failed").await,
+        (0, odds, 0),
+        "who was cancelled did not fail"
+    );
+    let cancelled = |list: List| list.status(Status::Cancelled);
+    let odd_ones = runtime.batch(cancelled(runtime.list().tag("parity", "1")));
+    assert_eq!(finish(odd_ones.retry(), "retry").await, (odds, 0, 0));
     pass(Duration::from_secs(1)).await;
     assert_eq!(count(&runtime, Status::Waiting).await, odds);
     assert_eq!(finish(all().send(&Word(7)), "send").await, (odds, evens, 0));
     pass(Duration::from_secs(1)).await;
     assert_eq!(count(&runtime, Status::Completed).await, odds);
+    let ended = cancelled(runtime.list().workflow("waits")).status(Status::Completed);
     assert_eq!(
-        finish(all().retry(), "retry all").await,
+        finish(runtime.batch(ended).retry(), "retry all").await,
         (evens, odds, 0),
         "a result is kept"
     );

@@ -56,6 +56,16 @@ fn gate(id: &str) -> Arc<Gate> {
     Arc::clone(HELD.lock().unwrap().entry(id.to_owned()).or_default())
 }
 
+/// Lets others have its core, and is done.
+#[workflow]
+async fn brief(ctx: Ctx<Brief>) -> Result<u32> {
+    let work = || {
+        std::thread::yield_now();
+        ok(1)
+    };
+    ok(ctx.step_blocking("brief", work).timeout("3s").retries(0).await?)
+}
+
 /// Blocks until nobody waits for it any more, for at most five seconds.
 #[workflow]
 async fn holds(ctx: Ctx<Holds>) -> Result<u32> {
@@ -86,7 +96,8 @@ fn with_threads(threads: usize, test: impl Future<Output = ()>) {
 }
 
 fn everyone() -> Builder {
-    Runtime::builder().workflow(crowds).workflow(stumbles).workflow(holds)
+    let builder = Runtime::builder().workflow(crowds).workflow(stumbles);
+    builder.workflow(holds).workflow(brief)
 }
 
 /// A blocking step runs on a thread of its own, and there are no more of them at once than attempts are allowed.
@@ -117,25 +128,69 @@ fn a_panic_is_a_failed_attempt() {
     });
 }
 
-/// A blocking step that takes too long has failed, and hears of it; so does one whose instance is cancelled.
+/// A blocking step that takes too long has failed, and hears of it; so does one whose instance is cancelled, or, found in
+/// review, terminated: it went on for as long as it liked, with its place among the attempts.
 #[test]
 fn the_code_on_the_thread_hears_that_nobody_waits() {
     with_threads(8, async {
         let machine = Machine::new();
         let runtime = machine.open(everyone(), Config::default()).await;
-        for (id, cancelled) in [("too long", false), ("cancelled", true)] {
-            let handle = runtime.start(holds, ()).id(id).await.unwrap();
-            gate(id).begun.notified().await;
-            if cancelled {
-                handle.cancel("a test").await.unwrap();
-            } else {
-                tokio::time::advance(Duration::from_secs(6)).await;
+        for expected in [Status::Failed, Status::Cancelled, Status::Terminated] {
+            let id = expected.to_string();
+            let handle = runtime.start(holds, ()).id(&id).await.unwrap();
+            gate(&id).begun.notified().await;
+            match expected {
+                Status::Cancelled => drop(handle.cancel("a test").await.unwrap()),
+                Status::Terminated => drop(handle.terminate("a test").await.unwrap()),
+                _ => tokio::time::advance(Duration::from_secs(6)).await,
             }
-            let expected = if cancelled { Status::Cancelled } else { Status::Failed };
             let end = handle.reached(Status::is_terminal).await.unwrap();
-            gate(id).let_go.notified().await;
+            gate(&id).let_go.notified().await;
             assert_eq!(end, expected);
         }
+        while runtime.stats().attempts > 0 {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+/// Found in review: the time of a blocking attempt began while it waited for a thread, and it was over before the step
+/// had begun.
+#[test]
+fn its_time_begins_when_it_has_a_thread() {
+    with_threads(1, async {
+        let machine = Machine::new();
+        let runtime = machine.open(everyone(), Config::default()).await;
+        let first = runtime.start(holds, ()).id("has it").await.unwrap();
+        gate("has it").begun.notified().await;
+        let second = runtime.start(brief, ()).await.unwrap();
+        settle().await;
+        tokio::time::advance(Duration::from_secs(4)).await;
+        settle().await;
+        first.cancel("a test").await.unwrap();
+        assert_eq!(second.result().await.unwrap(), 1, "it had three seconds");
+    });
+}
+
+/// Found in review: with the feature `testing`, a blocking step that began in one thread of a real runtime and ended in
+/// another panicked, and its step waited for ever.
+#[test]
+fn an_attempt_may_end_in_another_thread_than_it_began_in() {
+    let executor = tokio::runtime::Builder::new_multi_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    executor.block_on(async {
+        let builder = everyone().config(Config::default().workers(4));
+        let runtime = builder.open("memory:").await.unwrap();
+        let mut handles = Vec::new();
+        for _ in 0..100 {
+            handles.push(runtime.start(brief, ()).await.unwrap());
+        }
+        for handle in handles {
+            assert_eq!(handle.result().await.unwrap(), 1);
+        }
+        runtime.stop().await;
     });
 }
 

@@ -84,5 +84,5 @@ async fn bounds_that_can_not_be_are_refused_all_at_once() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    assert_eq!(problems.0.len(), 4, "each is said once: {text}");
+    assert_eq!(problems.problems.len(), 4, "each is said once: {text}");
 }

@@ -1,12 +1,14 @@
 //! BEHAVIOUR 53: the cost of a step grows neither with the history behind it nor with the number of instances.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use everstep::storage::engine::{
-    CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Snapshot,
+    CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Scan, Snapshot, Visit,
 };
 use everstep::storage::engines::Memory;
-use everstep::{Ctx, Result, Runtime, Shard, Simulated, ok, workflow};
+use everstep::{Ctx, Message, Result, Runtime, Shard, Simulated, ok, workflow};
+use serde::{Deserialize, Serialize};
 
 use crate::kit;
 
@@ -16,6 +18,24 @@ struct Counting {
     /// Rows and bytes of each group that was written, and how often something was read before it.
     groups: Mutex<Vec<(usize, usize, u32)>>,
     reads: Mutex<u32>,
+    /// Rows that were looked at in ranges.
+    scanned: Arc<AtomicUsize>,
+}
+
+/// Counts the rows that it shows.
+struct Shown(Box<dyn Snapshot>, Arc<AtomicUsize>);
+
+impl Snapshot for Shown {
+    fn get(&self, key: &[u8]) -> std::result::Result<Option<Vec<u8>>, ReadError> {
+        self.0.get(key)
+    }
+
+    fn scan(&self, scan: &Scan<'_>, visit: &mut Visit<'_>) -> std::result::Result<(), ReadError> {
+        self.0.scan(scan, &mut |key, value| {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            visit(key, value)
+        })
+    }
 }
 
 impl Counting {
@@ -52,7 +72,8 @@ impl Engine for Counting {
 
     fn snapshot(&self, shard: Shard) -> std::result::Result<Box<dyn Snapshot>, ReadError> {
         self.read();
-        self.inner.snapshot(shard)
+        let shown = Shown(self.inner.snapshot(shard)?, Arc::clone(&self.scanned));
+        Ok(Box::new(shown))
     }
 }
 
@@ -65,22 +86,24 @@ async fn walks(ctx: Ctx<Walks>, steps: u64) -> Result<u64> {
     ok(steps)
 }
 
-/// What each of the last hundred steps of an instance with so many cost at most, after so many other instances.
-async fn cost(others: u64, steps: u64) -> (usize, usize, u32) {
+async fn open() -> (Arc<Counting>, Runtime) {
     let engine = Arc::new(Counting {
         inner: Memory::new(),
         groups: Mutex::default(),
         reads: Mutex::default(),
+        scanned: Arc::default(),
     });
     let machine = Simulated {
         engine: Arc::<Counting>::clone(&engine),
         ..kit::machine()
     };
-    let runtime = Runtime::builder()
-        .workflow(walks)
-        .open_simulated(machine)
-        .await
-        .unwrap();
+    let builder = Runtime::builder().workflow(walks).workflow(patient);
+    (engine, builder.open_simulated(machine).await.unwrap())
+}
+
+/// What each of the last hundred steps of an instance with so many cost at most, after so many other instances.
+async fn cost(others: u64, steps: u64) -> (usize, usize, u32) {
+    let (engine, runtime) = open().await;
     for _ in 0..others {
         runtime.start(walks, 1).await.unwrap().result().await.unwrap();
     }
@@ -102,4 +125,38 @@ async fn a_step_costs_the_same_whatever_is_behind_it() {
         // A number of more digits takes a byte more, here and there.
         assert!(found.1 <= bytes + 16, "{} bytes, and {bytes} at first", found.1);
     }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Later(u32);
+
+#[derive(Message, Serialize, Deserialize)]
+struct First(u32);
+
+/// Takes what was sent to it behind a first message.
+#[workflow(accepts(First, Later))]
+async fn patient(ctx: Ctx<Patient>, count: u32) -> Result<u32> {
+    let mut sum = ctx.receive::<First>().await?.0;
+    for _ in 0..count {
+        sum += ctx.receive::<Later>().await?.0;
+    }
+    ok(sum)
+}
+
+/// FAULTS 18, 66: found in review. Whoever was told of a message read its whole inbox, with all that it does not take yet.
+#[tokio::test(start_paused = true)]
+async fn a_message_costs_the_same_whatever_lies_before_it() {
+    const MESSAGES: u32 = 200;
+    let (engine, runtime) = open().await;
+    let handle = runtime.start(patient, MESSAGES).await.unwrap();
+    kit::pass(std::time::Duration::from_secs(1)).await;
+    let before = engine.scanned.load(Ordering::Relaxed);
+    for _ in 0..MESSAGES {
+        handle.send(Later(1)).await.unwrap();
+        kit::pass(std::time::Duration::from_millis(1)).await;
+    }
+    let scanned = engine.scanned.load(Ordering::Relaxed) - before;
+    assert!(scanned < 10 * MESSAGES as usize, "{scanned} rows were read");
+    handle.send(First(0)).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), MESSAGES);
 }

@@ -34,6 +34,38 @@ async fn a_start_begins_after_a_while_and_not_before() {
     );
 }
 
+/// What it reads as the time, before it has seen anything.
+#[workflow]
+async fn reads(ctx: Ctx<Reads>) -> Result<u64> {
+    let read = ctx.now().duration_since(after(Duration::ZERO))?.as_secs();
+    ctx.step("a moment", || async { ok(()) }).await?;
+    ok(read)
+}
+
+/// Found in review: every run read the time at which the instance had been created.
+#[tokio::test(start_paused = true)]
+async fn what_begins_later_reads_the_time_at_which_it_begins() {
+    let runtime = everyone().workflow(reads).open_simulated(machine()).await.unwrap();
+    let later = runtime.start(reads, ()).after("10m").id("later").await.unwrap();
+    assert_eq!(later.result().await.unwrap(), 600);
+    let late = runtime.start(reads, ()).at(after(MINUTE)).await.unwrap();
+    assert_eq!(
+        late.result().await.unwrap(),
+        600,
+        "a time that is over is as good as now"
+    );
+    pass(MINUTE * 10).await;
+    let again = runtime.start(reads, ()).id("later").if_exists(Existing::NewRun);
+    assert_eq!(again.await.unwrap().result().await.unwrap(), 1200);
+    pass(MINUTE * 10).await;
+    later.reset("a moment").await.unwrap();
+    assert_eq!(
+        later.result().await.unwrap(),
+        1800,
+        "nothing is left of what it had seen"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_last_start_with_a_key_replaces_the_one_that_waits() {
     let runtime = open().await;
@@ -111,6 +143,31 @@ async fn what_waits_can_be_taken_back() {
     let again = runtime.debounce("k", "10m").starts(echo, 2).await.unwrap();
     assert!(!again.replaced());
     assert_eq!(again.begun().await.unwrap().result().await.unwrap(), 2);
+}
+
+/// Found in a review: whoever waited for a start that was taken back waited for ever.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_start_is_told_that_it_was_taken_back() {
+    let runtime = open().await;
+    let wanted = runtime.debounce("k", "10m").starts(echo, 1).await.unwrap();
+    let late = wanted.begun().timeout("1m").await.unwrap_err();
+    assert_eq!(late.code(), "ES0410");
+    let (begun, cancelled) = tokio::join!(
+        wanted.begun().into_future(),
+        wanted.cancel("not any more").into_future()
+    );
+    assert!(cancelled.unwrap().is_done());
+    assert_eq!(
+        begun.unwrap_err().to_string(),
+        "the instance was cancelled: not any more"
+    );
+    // Also when another one waits by now.
+    let next = runtime.debounce("k", "10m").starts(echo, 2).await.unwrap();
+    let taken_back = wanted.begun().await.unwrap_err();
+    assert_eq!(taken_back.code(), "ES0402");
+    assert_eq!(next.begun().await.unwrap().result().await.unwrap(), 2);
+    runtime.debounce("k", "10m").starts(echo, 3).await.unwrap();
+    assert_eq!(next.begun().await.unwrap().result().await.unwrap(), 2, "it has begun");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use everstep::limits::{CROWD_MAX, WAKE_QUEUE_MAX};
+use everstep::storage::record::Status;
 use everstep::{Builder, Config, Crowded, Ctx, Existing, Handle, Result, Runtime, critical, ok, workflow};
 
 use crate::machine::{Machine, in_virtual_time, settle};
@@ -236,10 +238,10 @@ fn another_run_waits_for_its_turn() {
         failed.retry().await.unwrap();
         settle().await;
         assert_eq!(failed.status().await.unwrap().run, 2);
-        assert!(
-            !failed.status().await.unwrap().status.is_terminal(),
-            "the other one is inside"
-        );
+        let waiting = failed.status().await.unwrap();
+        assert_eq!(waiting.status, Status::Pending, "the other one is inside");
+        let listed = runtime.list().status(Status::Pending).await.unwrap();
+        assert_eq!(listed.rows.len(), 1, "a listing says so too");
         nap.result().await.unwrap();
         failed.result().await.unwrap_err();
         let renewed = again().await.unwrap();
@@ -300,6 +302,65 @@ fn a_crowd_is_an_error_or_a_wait_as_the_caller_chooses() {
     });
 }
 
+/// Found in review: starts on their way are counted, and those that did not come after all told nobody. Whoever waited for
+/// room waited on, at a gate with nobody at it.
+#[test]
+fn who_does_not_come_after_all_makes_room() {
+    in_virtual_time(async {
+        let mut machine = Machine::new();
+        machine.yields = 50;
+        let runtime = machine.open(builder(), Config::default()).await;
+        let keyed = |id: &str| {
+            let start = runtime.start(naps, ()).id(id).at_most(1, "k");
+            start.if_crowded(1, Crowded::Wait).into_future()
+        };
+        // Their ids are taken meanwhile by starts without a key, which come first.
+        let taken = |id: &str| runtime.start(naps, ()).id(id).into_future();
+        let (mut one, mut two) = (taken("one"), taken("two"));
+        let (mut again, mut too) = (keyed("one"), keyed("two"));
+        for start in [&mut one, &mut two, &mut again, &mut too] {
+            assert!(futures_util::poll!(start).is_pending());
+        }
+        let waits = async { tokio::time::timeout(Duration::from_secs(3600 * 24), keyed("three")).await };
+        let (one, two, again, too, waited) = tokio::join!(one, two, again, too, waits);
+        assert!(!one.unwrap().existed() && !two.unwrap().existed());
+        assert!(again.unwrap().existed() && too.unwrap().existed());
+        assert!(waited.is_ok(), "nobody has the key, and it waits");
+    });
+}
+
+/// Found in a review: without a key more were let pass than had been asked for, those who came at once, those whose lane
+/// was full, and new runs.
+#[test]
+fn a_crowd_that_waits_for_memory_is_counted_like_one_at_a_gate() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let ended = machine.open(builder(), Config::default()).await;
+        ended.start(naps, ()).id("ended").await.unwrap().result().await.unwrap();
+        drop(ended);
+        let runtime = machine.open_crowded(builder()).await;
+        let start = |waiting| {
+            runtime
+                .start(naps, ())
+                .if_crowded(waiting, Crowded::Refuse)
+                .into_future()
+        };
+        let (a, b, c) = tokio::join!(start(2), start(2), start(2));
+        let refused = [a, b, c].into_iter().filter_map(Result::err);
+        assert_eq!(refused.map(|error| error.code()).collect::<Vec<_>>(), ["ES0430"]);
+        let renewed = runtime.start(naps, ()).id("ended").if_exists(Existing::NewRun);
+        let renewed = renewed.if_crowded(2, Crowded::Refuse).await.unwrap_err();
+        assert_eq!(renewed.code(), "ES0430");
+        let found = runtime.start(naps, ()).id("ended").if_crowded(2, Crowded::Refuse);
+        assert!(found.await.unwrap().existed(), "who is there adds nobody");
+        let mut started = 0;
+        while start(CROWD_MAX).await.is_ok() {
+            started += 1;
+        }
+        assert!(started < WAKE_QUEUE_MAX, "there is no room for {started}");
+    });
+}
+
 #[test]
 fn a_key_or_a_limit_that_is_none_is_refused() {
     in_virtual_time(async {
@@ -313,6 +374,10 @@ fn a_key_or_a_limit_that_is_none_is_refused() {
         ] {
             let refused = runtime.start(naps, ()).at_most(limit, key).await.unwrap_err();
             assert_eq!(refused.code(), "ES0431");
+        }
+        for waiting in [0, CROWD_MAX + 1] {
+            let refused = runtime.start(naps, ()).if_crowded(waiting, Crowded::Wait).await;
+            assert_eq!(refused.unwrap_err().code(), "ES0431");
         }
         assert!(runtime.list().await.unwrap().rows.is_empty(), "nothing was stored");
     });

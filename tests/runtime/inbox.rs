@@ -6,6 +6,7 @@ use everstep::storage::record::Status;
 use everstep::{Config, Ctx, Effect, Message, Result, Runtime, Sent, ok, workflow};
 use serde::{Deserialize, Serialize};
 
+use crate::kit::{machine, pass};
 use crate::machine::{Machine, in_virtual_time};
 
 const MOST: u32 = 5;
@@ -98,6 +99,53 @@ fn instances_wait_for_room() {
     });
 }
 
+/// Sends ten words to `late`, and five more a second after that one has begun to listen.
+#[workflow]
+async fn talking_on(ctx: Ctx<TalkingOn>) -> Result<()> {
+    for word in 0..2 * MOST {
+        ctx.send(late, "late", Word(word)).await?;
+    }
+    ctx.sleep("a little more than an hour", "3601s").await?;
+    for word in 2 * MOST..3 * MOST {
+        ctx.send(late, "late", Word(word)).await?;
+    }
+    ok(())
+}
+
+/// Found in review: some of what a sender had on its way waited for room. When there was some, what came behind it, which
+/// the courier had not read with it, was tried first: it overtook it.
+#[test]
+fn what_waits_for_room_is_not_overtaken() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let runtime = machine.open(builder().workflow(talking_on), config()).await;
+        let handle = runtime.start(late, 3 * MOST).id("late").await.unwrap();
+        runtime.start(talking_on, ()).await.unwrap();
+        assert_eq!(handle.result().await.unwrap(), (0..3 * MOST).collect::<Vec<_>>());
+    });
+}
+
+/// Found in review: a sender was deleted with something on its way, and another one with its id counted its revisions from
+/// the beginning: what it sent took the place of what was there.
+#[test]
+fn what_a_deleted_sender_has_on_its_way_is_heard_first() {
+    for shards in [1, 4] {
+        in_virtual_time(async {
+            let machine = Machine::new();
+            let runtime = machine.open(builder(), config().shards(shards)).await;
+            let handle = runtime.start(late, 3 * MOST * 2).id("late").await.unwrap();
+            for _ in 0..3 {
+                let talking = runtime.start(talking, 2 * MOST).id("t").await.unwrap();
+                talking.result().await.unwrap();
+                talking.delete().await.unwrap();
+            }
+            let once = 0..2 * MOST;
+            let expected: Vec<_> = once.clone().chain(once.clone()).chain(once).collect();
+            assert_eq!(handle.result().timeout("1d").await.unwrap(), expected);
+        });
+    }
+}
+
 /// An instance that is deleted leaves no count behind: the next one with its id begins with an empty inbox.
 #[test]
 fn a_new_instance_has_an_empty_inbox() {
@@ -114,4 +162,41 @@ fn a_new_instance_has_an_empty_inbox() {
             handle.delete().await.unwrap();
         }
     });
+}
+
+/// Found in review: a message that went back to the inbox of an instance which had been loaded without one was read again
+/// with the next that came, and was delivered twice.
+#[tokio::test(start_paused = true)]
+async fn what_goes_back_to_the_inbox_is_taken_once() {
+    #[workflow(accepts(Word))]
+    async fn looks_late(ctx: Ctx<LooksLate>) -> Result<Vec<Option<u32>>> {
+        {
+            let mut wait = Box::pin(ctx.receive::<Word>());
+            let tick = futures_util::future::select(wait.as_mut(), ctx.sleep("tick", "1s")).await;
+            assert!(matches!(tick, futures_util::future::Either::Right(_)));
+            ctx.sleep("work", "10s").await?;
+        }
+        ctx.sleep("more work", "2s").await?;
+        let mut words = Vec::new();
+        for _ in 0..3 {
+            words.push(ctx.receive::<Word>().within("1h").await?.map(|word| word.0));
+        }
+        ok(words)
+    }
+
+    let config = Config::default().idle(Duration::from_secs(3));
+    let builder = Runtime::builder().workflow(looks_late).config(config);
+    let runtime = builder.open_simulated(machine()).await.unwrap();
+    let looks = runtime.start(looks_late, ()).await.unwrap();
+    pass(Duration::from_secs(5)).await;
+    looks.send(Word(1)).await.unwrap();
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(
+        runtime.stats().residents,
+        0,
+        "it is loaded again, with nothing in its inbox"
+    );
+    pass(Duration::from_secs(2)).await;
+    looks.send(Word(2)).await.unwrap();
+    assert_eq!(looks.result().await.unwrap(), [Some(1), Some(2), None]);
 }

@@ -98,8 +98,8 @@ pub(crate) async fn waits(ctx: Ctx<Waits>, count: usize) -> Result<Vec<u64>> {
     ok(words)
 }
 
-/// Sleeps for so many seconds.
-#[workflow]
+/// Sleeps for so many seconds. The code is at its third version.
+#[workflow(version = 3)]
 pub(crate) async fn naps(ctx: Ctx<Naps>, seconds: u64) -> Result<u64> {
     ctx.sleep("nap", Duration::from_secs(seconds)).await?;
     ok(seconds)

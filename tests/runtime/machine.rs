@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use everstep::clock::{Clock, Millis};
 use everstep::storage::Pace;
+use everstep::storage::engine::Engine;
 use everstep::storage::engines::Memory;
-use everstep::{Builder, Config, Runtime, Simulated};
+use everstep::{Builder, Config, Ctx, Result, Runtime, Simulated, ok, workflow};
 use tokio::time::Instant;
 
 /// The beginning of 2030.
@@ -28,6 +29,8 @@ pub(crate) struct Machine {
 pub(crate) struct Wall {
     begun: Instant,
     set_ms: AtomicI64,
+    /// How long one waits before one looks again whether somebody has set it.
+    looks: Duration,
 }
 
 impl Wall {
@@ -46,7 +49,7 @@ impl Clock for Wall {
     }
 
     fn wait_until(&self, at_ms: Millis) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let wait = Duration::from_millis(at_ms.saturating_sub(self.now_ms())).min(Duration::from_secs(10));
+        let wait = Duration::from_millis(at_ms.saturating_sub(self.now_ms())).min(self.looks);
         Box::pin(async move {
             // An elapsed timeout is a wait.
             let _ = tokio::time::timeout(wait, std::future::pending::<()>()).await;
@@ -66,11 +69,21 @@ impl everstep::chance::Chance for Counter {
 }
 
 impl Machine {
-    #[expect(clippy::disallowed_methods, reason = "this is a clock")]
     pub(crate) fn new() -> Self {
+        Self::looking(Duration::from_secs(10))
+    }
+
+    /// One whose clock nobody sets: then a year takes no more looks at it than things happen in it.
+    pub(crate) fn steady() -> Self {
+        Self::looking(Duration::MAX)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is a clock")]
+    fn looking(looks: Duration) -> Self {
         let clock = Wall {
             begun: Instant::now(),
             set_ms: AtomicI64::new(BEGINNING_MS),
+            looks,
         };
         Self {
             disk: Memory::new(),
@@ -81,15 +94,41 @@ impl Machine {
 
     /// Opens a runtime on this machine.
     pub(crate) async fn open(&self, builder: Builder, config: Config) -> Runtime {
+        let simulated = self.simulated(self.disk.clone());
+        builder.config(config).open_simulated(simulated).await.unwrap()
+    }
+
+    /// This machine, with another disk.
+    pub(crate) fn simulated(&self, disk: impl Engine + 'static) -> Simulated {
         let times = self.yields;
-        let simulated = Simulated {
-            engine: Arc::new(self.disk.clone()),
+        Simulated {
+            engine: Arc::new(disk),
             clock: Arc::<Wall>::clone(&self.clock),
             chance: Arc::new(Counter(Mutex::new(7))),
             pace: Pace::new(move || Box::pin(yields(times))),
-        };
-        builder.config(config).open_simulated(simulated).await.unwrap()
+        }
     }
+
+    /// Opens a runtime that lets nobody in any more: what is started waits in the store. The instance that takes the only
+    /// place goes on for ever, also in later runtimes, which have to know `crowds`.
+    pub(crate) async fn open_crowded(&self, builder: Builder) -> Runtime {
+        let runtime = self
+            .open(builder.workflow(crowds), Config::default().residents_max(1))
+            .await;
+        runtime.start(crowds, ()).id("crowds").await.unwrap();
+        settle().await;
+        runtime
+    }
+}
+
+/// Takes a place in memory and keeps it.
+#[workflow]
+pub(crate) async fn crowds(ctx: Ctx<Crowds>) -> Result<()> {
+    let work = || async {
+        std::future::pending::<()>().await;
+        ok(())
+    };
+    ok(ctx.step("for ever", work).await?)
 }
 
 /// Runs a test in one thread and virtual time. What does not end within a year of it never does.

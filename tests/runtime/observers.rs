@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everstep::{Builder, Config, Consequence, Runtime};
+use everstep::{Builder, Config, Consequence, Every, Existing, Moment, Runtime, Status};
 
-use crate::kit::{fails, naps};
+use crate::kit::{echo, everyone, fails, machine, naps, pass};
 use crate::machine::{Machine, in_virtual_time, settle};
 
 type Heard = Arc<Mutex<Vec<(String, u32, Consequence)>>>;
@@ -63,4 +63,54 @@ fn each_failure_is_told_once() {
             assert!(told.iter().all(|(instance, ..)| instance == "f"), "{told:?}");
         }
     });
+}
+
+/// Found in a review: an instance that was retried ended twice and began once, a start that found an instance told that
+/// it had begun, and what the runtime itself is made of was told of as well.
+#[tokio::test(start_paused = true)]
+async fn every_life_begins_and_ends_once() {
+    let told: Arc<Mutex<Vec<_>>> = Arc::default();
+    let telling = Arc::clone(&told);
+    let builder = everyone().on_lifecycle(move |lifecycle| {
+        let instance = lifecycle.instance.to_string();
+        telling.lock().unwrap().push((instance, lifecycle.moment));
+    });
+    let runtime = builder.open_simulated(machine()).await.unwrap();
+    let schedule = runtime
+        .schedule("hourly", Every::new("1h"))
+        .starts(echo, 7)
+        .await
+        .unwrap();
+    schedule.delete().await.unwrap();
+    let failed = runtime.start(fails, ()).id("f").await.unwrap();
+    failed.result().await.unwrap_err();
+    failed.retry().await.unwrap();
+    failed.result().await.unwrap_err();
+    failed.reset("charge").await.unwrap();
+    failed.result().await.unwrap_err();
+    let slept = runtime.start(naps, 60).id("n").await.unwrap();
+    let again = runtime
+        .start(naps, 60)
+        .id("n")
+        .if_exists(Existing::NewRun)
+        .await
+        .unwrap();
+    assert!(again.existed());
+    slept.result().await.unwrap();
+    pass(Duration::from_secs(1)).await;
+    let (began, failed) = (Moment::Started, Moment::Ended(Status::Failed));
+    let expected = [
+        ("f", began),
+        ("f", failed),
+        ("f", began),
+        ("f", failed),
+        ("f", began),
+        ("f", failed),
+        ("n", began),
+        ("n", Moment::Ended(Status::Completed)),
+    ];
+    assert_eq!(
+        *told.lock().unwrap(),
+        expected.map(|(instance, moment)| (instance.to_owned(), moment))
+    );
 }

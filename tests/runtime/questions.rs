@@ -129,3 +129,37 @@ async fn an_answer_reaches_who_asks_again_after_a_restart() {
     assert_eq!(third.ask(Price(5)).id("a").await.unwrap(), 20);
     runtime.stop().await;
 }
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(reply(String))]
+struct Name(u64);
+
+/// Answers two questions, and takes a word.
+#[workflow(accepts(Price, Name, Word))]
+async fn porter(ctx: Ctx<Porter>) -> Result<()> {
+    ctx.receive::<Word>().await?;
+    let (price, name) = (ctx.question::<Price>().await?, ctx.question::<Name>().await?);
+    price.reply(&7)?;
+    name.reply(&"bread".to_owned())?;
+    ok(())
+}
+
+/// Found in a review: a question under an id that something had been sent under waited for ever, and another question
+/// under the id of the first was given the answer to that.
+#[tokio::test(start_paused = true)]
+async fn an_id_belongs_to_the_question_that_is_asked_under_it() {
+    let runtime = Runtime::builder().workflow(porter);
+    let runtime = runtime.open_simulated(machine()).await.unwrap();
+    let porter = runtime.start(porter, ()).await.unwrap();
+    let id = "a".repeat(200);
+    porter.send(Word(1)).id(&id).await.unwrap();
+    let (price, name) = tokio::join!(
+        porter.ask(Price(1)).id(&id).timeout("1h").into_future(),
+        porter.ask(Name(1)).id(&id).timeout("1h").into_future(),
+    );
+    assert_eq!((price.unwrap(), name.unwrap().as_str()), (7, "bread"));
+    assert_eq!(porter.ask(Price(2)).id(&id).await.unwrap(), 7, "it was asked before");
+    for wrong in ["", "a/b", &"a".repeat(201)] {
+        assert!(porter.ask(Price(1)).id(wrong).await.is_err(), "{wrong}");
+    }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use everstep::{Builder, Config, Ctx, Priority, Result, Runtime, activity, ok, workflow};
 
 use crate::kit::pass;
-use crate::machine::{Machine, in_virtual_time, settle};
+use crate::machine::{Machine, crowds, in_virtual_time, settle};
 
 /// What one test has seen of its attempts.
 #[derive(Default)]
@@ -251,8 +251,7 @@ fn a_flood_at_its_limit_does_not_hide_the_others_after_a_restart() {
     in_virtual_time(async {
         let test = "restart".to_owned();
         let machine = Machine::new();
-        let runtime = machine.open(builder(), Config::default()).await;
-        runtime.stop().await;
+        let runtime = machine.open_crowded(builder()).await;
         for number in 0..3000 {
             runtime
                 .start(flood, test.clone())
@@ -271,7 +270,7 @@ fn a_flood_at_its_limit_does_not_hide_the_others_after_a_restart() {
         let config = Config::default()
             .workflow_residents_max("flood", 1)
             .idle(Duration::ZERO);
-        let runtime = machine.open(builder(), config).await;
+        let runtime = machine.open(builder().workflow(crowds), config).await;
         for number in 0..100 {
             runtime
                 .handle(quiet, &format!("z{number:03}"))

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use everstep::storage::record::Status;
-use everstep::{Happened, Runtime};
+use everstep::{Ctx, Happened, Result, Runtime, branch, ok, workflow};
 
 use crate::kit::{everyone, fails, machine, naps, open};
+use crate::machine::{crowds, settle};
 
 #[tokio::test(start_paused = true)]
 async fn a_description_says_what_is_waited_for_until_when() {
@@ -14,12 +15,12 @@ async fn a_description_says_what_is_waited_for_until_when() {
         .start(naps, 60)
         .id("nap")
         .tag("room", "7")
-        .version(3)
+        .version(2)
         .deadline("1h");
     let naps = start.await.unwrap();
     naps.reached(|status| status == Status::Sleeping).await.unwrap();
     let seen = naps.status().await.unwrap();
-    assert_eq!((seen.workflow.as_str(), seen.version, seen.run), ("naps", 3, 1));
+    assert_eq!((seen.workflow.as_str(), seen.version, seen.run), ("naps", 2, 1));
     assert_eq!((seen.status, seen.paused), (Status::Sleeping, false));
     assert_eq!(seen.deadline_at_ms, Some(seen.created_at_ms + 3_600_000));
     assert_eq!(seen.tags["room"], "7");
@@ -32,6 +33,49 @@ async fn a_description_says_what_is_waited_for_until_when() {
     let seen = naps.status().await.unwrap();
     assert_eq!((seen.status, seen.last.as_deref()), (Status::Completed, Some("nap")));
     assert!(seen.current.is_empty());
+}
+
+#[workflow]
+async fn busy(ctx: Ctx<Busy>) -> Result<u32> {
+    let nap = |ctx: Ctx<Busy>| async move { ok(ctx.sleep("nap", "1s").await?) };
+    ctx.join("joined", (branch("a", nap), branch("b", nap))).await?;
+    let long = |ctx: Ctx<Busy>| async move { ok(ctx.sleep("long", "10d").await?) };
+    ctx.race("raced", (branch("a", nap), branch("b", long))).await?;
+    let rest = |ctx: Ctx<Busy>| async move { ok(ctx.sleep("rest", "1h").await?) };
+    ctx.join("at last", (branch("a", nap), branch("b", rest))).await?;
+    ok(1)
+}
+
+/// Found in review: a join that was over, a race that was won and what its losers waited for were listed as under way.
+#[tokio::test(start_paused = true)]
+async fn only_what_is_under_way_is_current() {
+    let runtime = Runtime::builder()
+        .workflow(busy)
+        .open_simulated(machine())
+        .await
+        .unwrap();
+    let started = runtime.start(busy, ()).await.unwrap();
+    for _ in 0..10 {
+        settle().await;
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    settle().await;
+    let status = started.status().await.unwrap();
+    let mut paths: Vec<_> = status.current.iter().map(|current| current.path.as_str()).collect();
+    paths.sort_unstable();
+    assert_eq!(paths, ["at last", "at last/b/rest"]);
+}
+
+/// Found in a review: an instance was pending for as long as its first step ran.
+#[tokio::test(start_paused = true)]
+async fn an_instance_runs_from_the_moment_it_is_begun_with() {
+    let runtime = Runtime::builder().workflow(crowds);
+    let runtime = runtime.open_simulated(machine()).await.unwrap();
+    let later = runtime.start(crowds, ()).after("1h").await.unwrap();
+    let now = runtime.start(crowds, ()).await.unwrap();
+    settle().await;
+    assert_eq!(now.status().await.unwrap().status, Status::Running);
+    assert_eq!(later.status().await.unwrap().status, Status::Pending);
 }
 
 #[tokio::test(start_paused = true)]

@@ -123,10 +123,21 @@ async fn dead_letters_can_be_replayed_and_discarded() {
     let shop_1 = runtime.start(shop, 1).id("shop").await.unwrap();
     let shop_2 = runtime.start(shop, 1).id("other").await.unwrap();
     assert_eq!(dead.replay(&letters[0]).await.unwrap(), Sent::Accepted);
-    assert_eq!(dead.replay(&letters[0]).await.unwrap(), Sent::Duplicate, "taken once");
+    let again = [
+        dead.replay(&letters[0]).await.unwrap_err(),
+        dead.replay_to(&letters[0], "other").await.unwrap_err(),
+        dead.discard(&letters[0]).await.unwrap_err(),
+    ];
+    assert!(again.iter().all(|error| error.code() == "ES0423"), "{again:?}");
+    runtime.start(closes, ()).id("deaf").await.unwrap();
+    let deaf = dead.replay_to(&letters[1], "deaf").await.unwrap_err();
+    assert_eq!(deaf.code(), "ES0417", "it would lie there for ever");
     assert_eq!(dead.replay_to(&letters[1], "other").await.unwrap(), Sent::Accepted);
     let sum = shop_1.result().await.unwrap() + shop_2.result().await.unwrap();
+    assert_eq!(dead.discard_before(std::time::UNIX_EPOCH).await.unwrap(), 0);
     dead.discard(&letters[2]).await.unwrap();
+    assert_eq!(dead.replay(&letters[2]).await.unwrap_err().code(), "ES0423");
+    assert_eq!(dead.list(Some("nowhere")).await.unwrap_err().code(), "ES0412");
     assert!(dead.list(None).await.unwrap().letters.is_empty());
     assert!((6..=10).contains(&sum), "two of 2, 4 and 6: {sum}");
 }

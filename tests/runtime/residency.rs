@@ -7,6 +7,7 @@ use std::time::Duration;
 use everstep::storage::record::Status;
 use everstep::{Config, Ctx, Message, Result, Runtime, ok, workflow};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::machine::{Machine, in_virtual_time, settle, yields};
@@ -93,6 +94,71 @@ fn memory_is_bounded() {
         for handle in &handles {
             assert_eq!(handle.result().await.unwrap(), 3);
         }
+    });
+}
+
+/// Tells a busy one that it may go on.
+static GO_ON: Notify = Notify::const_new();
+
+/// Works until it is told to go on, and then waits for a tick.
+#[workflow(accepts(Tick))]
+async fn working(ctx: Ctx<Working>) -> Result<u32> {
+    let work = || async {
+        GO_ON.notified().await;
+        ok(())
+    };
+    ctx.step("work", work).await?;
+    ok(ctx.receive::<Tick>().await?.0)
+}
+
+/// Found in review: whoever has nothing to do makes room when all places are taken, but not when those of its own
+/// workflow were.
+#[test]
+fn the_idle_make_room_for_their_own_workflow() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let idle = Duration::from_secs(36_000);
+        let config = Config::default().idle(idle).workflow_residents_max("adding", 1);
+        let builder = Runtime::builder().workflow(adding).workflow(working);
+        let runtime = machine.open(builder, config).await;
+        let other = runtime.start(working, ()).await.unwrap();
+        GO_ON.notify_one();
+        other.reached(|status| status == Status::Waiting).await.unwrap();
+        for number in 0..3 {
+            let id = format!("own-{number}");
+            let handle = runtime.start(adding, (id.clone(), 1)).id(id).await.unwrap();
+            let waits = handle.reached(|status| status == Status::Waiting);
+            tokio::time::timeout(Duration::from_secs(60), waits)
+                .await
+                .unwrap()
+                .unwrap();
+            settle().await;
+            assert_eq!(runtime.stats().residents, 2, "the other workflow is left alone");
+        }
+    });
+}
+
+/// Found in review: when a place was wanted and nobody was idle, those who became so later did not make room.
+#[test]
+fn who_becomes_idle_when_room_is_wanted_makes_it() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().idle(Duration::from_secs(36_000)).residents_max(1);
+        let builder = Runtime::builder().workflow(adding).workflow(working);
+        let runtime = machine.open(builder, config).await;
+        let busy = runtime.start(working, ()).await.unwrap();
+        settle().await;
+        let next = runtime.start(adding, ("later".into(), 1)).await.unwrap();
+        settle().await;
+        assert_eq!(next.status().await.unwrap().status, Status::Pending);
+        GO_ON.notify_one();
+        let waits = next.reached(|status| status == Status::Waiting);
+        tokio::time::timeout(Duration::from_secs(60), waits)
+            .await
+            .unwrap()
+            .unwrap();
+        busy.send(Tick(5)).await.unwrap();
+        assert_eq!(busy.result().await.unwrap(), 5, "and comes back when there is news");
     });
 }
 

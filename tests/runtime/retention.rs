@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use everstep::storage::key::{Key, Local, Meta};
 use everstep::storage::record::Status;
-use everstep::{Config, Ctx, Error, Outcome, Result, Runtime, critical, ok, workflow};
+use everstep::{Config, Ctx, Error, Outcome, Result, Runtime, Shard, critical, ok, workflow};
 
+use crate::holds::damage;
+use crate::kit::{Word, waits};
 use crate::machine::{Machine, in_virtual_time};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -153,5 +156,62 @@ fn one_that_ran_again_is_kept_from_its_last_end() {
         let gone = runtime.instance("again").unwrap().status().await.unwrap_err();
         assert_eq!(gone.code(), "ES0408");
         assert!(runtime.store().verify().unwrap().is_clean());
+    });
+}
+
+/// Sends a word to nobody, and two more an hour later.
+#[workflow]
+async fn writes(ctx: Ctx<Writes>) -> Result<()> {
+    ctx.send(waits, "nobody", Word(0)).dead_letter().await?;
+    ctx.sleep("an hour", "1h").await?;
+    ctx.send(waits, "nobody", Word(1)).dead_letter().await?;
+    ctx.send(waits, "nobody", Word(2)).dead_letter().await?;
+    ok(())
+}
+
+/// Found in review: messages that could not be delivered were kept for ever, and nothing could be said about that.
+#[test]
+fn dead_letters_are_given_up_after_their_time() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().keep_dead_letters(HOUR * 3 / 2);
+        assert!(config.check().is_ok());
+        assert!(config.clone().keep_dead_letters(Duration::ZERO).check().is_err());
+        let runtime = machine.open(Runtime::builder().workflow(writes), config).await;
+        runtime.start(writes, ()).await.unwrap();
+        let mut left = Vec::new();
+        for _ in 0..4 {
+            let _ = tokio::time::timeout(HOUR * 3 / 4, std::future::pending::<()>()).await;
+            left.push(runtime.dead_letters().list(None).await.unwrap().letters.len());
+        }
+        assert_eq!(left, [1, 3, 2, 0], "after 45, 90, 135 and 180 minutes");
+    });
+}
+
+/// FAULTS 11: found in review. A sweep ended at the first row that it could not read, and at the first instance; all that
+/// came behind it stayed for ever.
+#[test]
+fn damage_to_one_does_not_keep_the_others() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().keep_completed(HOUR);
+        let open = || machine.open(Runtime::builder().workflow(ending), config.clone());
+        let runtime = open().await;
+        let mut began_ms = 0;
+        for id in ["row", "state", "sound"] {
+            let handle = runtime.start(ending, "well".to_owned()).id(id).await.unwrap();
+            handle.result().await.unwrap();
+            let status = handle.status().await.unwrap();
+            began_ms = if id == "row" { status.created_at_ms } else { began_ms };
+        }
+        runtime.stop().await;
+        drop(runtime);
+        damage(&machine, &Key::Index(Shard(0), began_ms, "row".into()).pack());
+        let state = Key::Instance(Shard(0), "state".into(), Local::Meta(Meta::State));
+        damage(&machine, &state.pack());
+        let runtime = open().await;
+        let _ = tokio::time::timeout(2 * HOUR, std::future::pending::<()>()).await;
+        let gone = runtime.instance("sound").unwrap().status().await.unwrap_err();
+        assert_eq!(gone.code(), "ES0408");
     });
 }

@@ -60,3 +60,36 @@ fn an_acknowledged_message_wakes_its_instance_after_a_crash() {
         assert_eq!(result.expect("nobody woke it").unwrap(), "hello");
     });
 }
+
+/// Takes words until it has so many.
+#[workflow(accepts(Word))]
+async fn collecting(ctx: Ctx<Collecting>, count: usize) -> Result<usize> {
+    for _ in 0..count {
+        ctx.receive::<Word>().await?;
+    }
+    ok(count)
+}
+
+/// Found in review: a message that was taken in the commit after which its instance waits again left the row behind that
+/// says who has to run, and every start after that woke the instance for nothing.
+#[test]
+fn a_message_that_was_taken_at_once_leaves_nothing_to_do() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let open = || machine.open(Runtime::builder().workflow(collecting), Config::default());
+        let runtime = open().await;
+        let handle = runtime.start(collecting, 3).id("a").await.unwrap();
+        handle.reached(|status| status == Status::Waiting).await.unwrap();
+        handle.send(Word("one".into())).await.unwrap();
+        settle().await;
+        runtime.stop().await;
+        drop((handle, runtime));
+        let runtime = open().await;
+        assert_eq!(runtime.recovery().runnable, 0);
+        let handle = runtime.handle(collecting, "a").unwrap();
+        for _ in 0..2 {
+            handle.send(Word("another".into())).await.unwrap();
+        }
+        assert_eq!(handle.result().await.unwrap(), 3);
+    });
+}

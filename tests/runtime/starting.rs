@@ -1,12 +1,15 @@
 //! BEHAVIOUR 41: one id is one instance, and a start says what it found.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use everstep::limits::PAYLOAD_BYTES_MAX;
 use everstep::storage::record::Status;
-use everstep::{Ctx, Existing, Result, ok, workflow};
+use everstep::{Ctx, Existing, Moment, Result, ok, workflow};
 use futures_util::future::join_all;
 
-use crate::kit::{after, echo, naps, open};
+use crate::kit::{after, echo, everyone, machine, naps, open};
 
 /// FAULTS 52.
 #[tokio::test(start_paused = true)]
@@ -62,9 +65,9 @@ async fn oddly_named(_ctx: Ctx<OddlyNamed>) -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn an_id_is_made_of_the_type_and_a_ulid() {
-    let runtime = crate::kit::everyone()
+    let runtime = everyone()
         .workflow(oddly_named)
-        .open_simulated(crate::kit::machine())
+        .open_simulated(machine())
         .await
         .unwrap();
     let (one, two) = (
@@ -114,4 +117,78 @@ async fn a_start_for_later_can_be_cancelled_before_it_begins() {
     assert!(later.cancel("not needed").await.unwrap().is_done());
     crate::kit::pass(Duration::from_secs(90)).await;
     assert_eq!(later.status().await.unwrap().status, Status::Cancelled);
+}
+
+/// Found in review: of two starts that found an instance at its end, and wanted it to begin again, the second was told as a
+/// start as well, although there was nothing left for it to do.
+#[tokio::test(start_paused = true)]
+async fn of_two_starts_that_begin_another_run_one_does() {
+    let started = Arc::new(AtomicU32::new(0));
+    let counting = Arc::clone(&started);
+    let builder = everyone().on_lifecycle(move |life| {
+        counting.fetch_add(u32::from(life.moment == Moment::Started), Ordering::Relaxed);
+    });
+    let runtime = builder.open_simulated(machine()).await.unwrap();
+    let start = || {
+        runtime
+            .start(naps, 60)
+            .id("again")
+            .if_exists(Existing::NewRun)
+            .into_future()
+    };
+    start().await.unwrap().result().await.unwrap();
+    let (one, two) = futures_util::join!(start(), start());
+    let existed = [one.unwrap().existed(), two.unwrap().existed()];
+    assert_eq!(existed.iter().filter(|existed| **existed).count(), 1);
+    assert_eq!(started.load(Ordering::Relaxed), 2);
+}
+
+/// Takes texts, of any length.
+#[workflow(accepts(Text), version = 2)]
+async fn reads(ctx: Ctx<Reads>, text: String) -> Result<usize> {
+    ok(text.len() + ctx.receive::<Text>().await?.0.len())
+}
+
+#[derive(everstep::Message, serde::Serialize, serde::Deserialize)]
+struct Text(String);
+
+/// Found in a review: values that were too large to be of any use were stored, and a version that nobody has was taken.
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_or_too_new_is_refused_at_the_door() {
+    let runtime = everyone().workflow(reads).open_simulated(machine()).await.unwrap();
+    let large = "x".repeat(PAYLOAD_BYTES_MAX + 1);
+    let started = runtime.start(reads, String::new()).version(1).await.unwrap();
+    assert_eq!(started.status().await.unwrap().version, 1);
+    let refused = [
+        runtime.start(reads, large.clone()).await.unwrap_err(),
+        runtime
+            .start_named("reads", serde_json::json!(large))
+            .await
+            .unwrap_err(),
+        runtime
+            .debounce("k", "1m")
+            .starts(reads, large.clone())
+            .await
+            .unwrap_err(),
+        started.send(Text(large.clone())).await.unwrap_err(),
+        started.send_named("Text", serde_json::json!(large)).await.unwrap_err(),
+    ];
+    assert!(refused.iter().all(|error| error.code() == "ES0301"), "{refused:?}");
+    let new = String::new;
+    let refused = [
+        runtime.start(reads, new()).version(3).await.unwrap_err(),
+        runtime
+            .start_named("reads", serde_json::json!(""))
+            .version(3)
+            .await
+            .unwrap_err(),
+        runtime
+            .debounce("k", "1m")
+            .starts(reads, new())
+            .version(3)
+            .await
+            .unwrap_err(),
+    ];
+    assert!(refused.iter().all(|error| error.code() == "ES0422"), "{refused:?}");
+    assert_eq!(runtime.list().count().await.unwrap(), 1, "nothing was stored");
 }

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use everstep::{Attempt, Config, Ctx, Result, Runtime, ok, workflow};
+use everstep::{Attempt, Config, Crowded, Ctx, Every, Result, Runtime, Status, ok, workflow};
 
+use crate::kit::{Word, echo, everyone, machine, waits};
 use crate::machine::{Machine, in_virtual_time, settle};
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -58,4 +59,100 @@ fn a_second_stop_is_at_once() {
         let both = async { tokio::join!(runtime.stop(), runtime.stop()) };
         tokio::time::timeout(Duration::from_secs(1), both).await.unwrap();
     });
+}
+
+/// Found in a review: whoever waited when the runtime stopped or was dropped waited for ever.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_is_told_that_the_runtime_has_stopped() {
+    for drops in [false, true] {
+        let machine = machine();
+        let runtime = everyone().open_simulated(machine).await.unwrap();
+        let waiter = runtime.start(waits, 1).id("waiter").await.unwrap().into_handle();
+        waiter.reached(|status| status == Status::Waiting).await.unwrap();
+        let (mut all, mut one, mut items) = (runtime.watch(), waiter.watch(), waiter.stream::<u64>());
+        assert_eq!(one.next().await.unwrap().unwrap().status, Some(Status::Waiting));
+        let pending = tokio::join!(
+            waiter.result().into_future(),
+            waiter.reached(Status::is_terminal),
+            all.next(),
+            one.next(),
+            items.next(),
+            async {
+                settle().await;
+                if drops {
+                    drop(runtime);
+                } else {
+                    runtime.stop().await;
+                }
+            },
+        );
+        let (result, reached, all, one, items, ()) = pending;
+        assert_eq!(all.unwrap(), None);
+        let told = [
+            result.unwrap_err(),
+            reached.unwrap_err(),
+            one.unwrap_err(),
+            items.unwrap_err(),
+        ];
+        assert!(told.iter().all(|error| error.code() == "ES0420"), "{told:?}");
+    }
+}
+
+/// Found in a review: a message that was sent after the stop was accepted, and a cancellation or a pause waited for ever.
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_has_stopped_takes_nothing_and_can_be_looked_at() {
+    let runtime = everyone().open_simulated(machine()).await.unwrap();
+    let waiter = runtime.start(waits, 2).id("waiter").await.unwrap();
+    waiter.send(Word(1)).await.unwrap();
+    let done = runtime.start(echo, 7).await.unwrap();
+    done.result().await.unwrap();
+    let mut watch = runtime.watch();
+    runtime.stop().await;
+    let refused = [
+        waiter.send(Word(2)).await.unwrap_err(),
+        waiter.cancel("stop").await.unwrap_err(),
+        waiter.pause().await.unwrap_err(),
+        waiter.terminate("stop").await.unwrap_err(),
+        waiter.reset("Word~0").await.unwrap_err(),
+        runtime.start(echo, 8).await.unwrap_err(),
+        runtime
+            .start(echo, 8)
+            .id("waiting")
+            .if_crowded(1, Crowded::Wait)
+            .await
+            .unwrap_err(),
+        runtime
+            .schedule("hourly", Every::new("1h"))
+            .starts(echo, 1)
+            .await
+            .unwrap_err(),
+        runtime.debounce("key", "1h").starts(echo, 1).await.unwrap_err(),
+        waiter.result().await.unwrap_err(),
+    ];
+    assert!(refused.iter().all(|error| error.code() == "ES0420"), "{refused:?}");
+    assert_eq!(watch.next().await.unwrap(), None);
+    assert_eq!(done.result().await.unwrap(), 7, "what there is to see is seen");
+    assert_eq!(waiter.status().await.unwrap().status, Status::Waiting);
+    assert_eq!(runtime.list().count().await.unwrap(), 2);
+}
+
+/// Found in a review: a start that waited because too many did waited for ever when the runtime stopped.
+#[tokio::test(start_paused = true)]
+async fn a_start_that_waits_for_room_is_told_that_the_runtime_has_stopped() {
+    let config = Config::default().residents_max(1);
+    let runtime = everyone().workflow(slow).config(config).open_simulated(machine()).await;
+    let runtime = runtime.unwrap();
+    let start = |id: &str| runtime.start(slow, 1_000_000).id(id);
+    start("runs").await.unwrap();
+    settle().await;
+    start("waits").await.unwrap();
+    let crowded = start("third").if_crowded(1, Crowded::Wait).into_future();
+    let gate = |id: &str| start(id).at_most(1, "key").if_crowded(1, Crowded::Wait).into_future();
+    let (_in, _waits) = (gate("in").await.unwrap(), gate("second").await.unwrap());
+    let (crowded, at_gate, ()) = tokio::join!(crowded, gate("fourth"), async {
+        settle().await;
+        runtime.stop().await;
+    });
+    assert_eq!(crowded.unwrap_err().code(), "ES0420");
+    assert_eq!(at_gate.unwrap_err().code(), "ES0420");
 }

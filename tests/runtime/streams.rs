@@ -1,6 +1,7 @@
 //! Whoever follows an instance sees what it emits, in order, from where they left off.
 
-use everstep::{Ctx, Result, Runtime, ok, workflow};
+use everstep::{Ctx, Error, Result, Runtime, ok, workflow};
+use futures_util::StreamExt as _;
 
 use crate::kit::{Word, machine};
 
@@ -74,4 +75,34 @@ async fn what_is_broadcast_comes_behind_what_is_stored_and_is_gone() {
     assert_eq!(live.next().await.unwrap(), None);
     assert_eq!(late.next().await.unwrap().unwrap().value, 5);
     assert_eq!(late.next().await.unwrap(), None);
+}
+
+/// Found in a review: a stream gave the same error for ever at an item that was none of its type.
+#[tokio::test(start_paused = true)]
+async fn a_stream_goes_on_behind_what_it_can_not_read() {
+    let runtime = Runtime::builder().workflow(mixes);
+    let runtime = runtime.open_simulated(machine()).await.unwrap();
+    let mixes = runtime.start(mixes, ()).await.unwrap();
+    mixes.result().await.unwrap();
+    let mut stream = mixes.stream::<u64>();
+    assert_eq!(stream.next().await.unwrap().unwrap().value, 1);
+    let unreadable = stream.next().await.unwrap_err();
+    assert!(
+        matches!(unreadable, Error::Item { cursor: Some(1), .. }),
+        "{unreadable:?}"
+    );
+    assert_eq!(unreadable.code(), "ES0242");
+    assert_eq!(stream.next().await.unwrap().unwrap().value, 3);
+    assert_eq!(stream.next().await.unwrap(), None);
+    let all: Vec<_> = mixes.stream::<u64>().map(|item| item.is_ok()).collect().await;
+    assert_eq!(all, [true, false, true]);
+}
+
+/// Emits things of different types.
+#[workflow]
+async fn mixes(ctx: Ctx<Mixes>) -> Result<()> {
+    ctx.emit(1_u64)?;
+    ctx.emit("two")?;
+    ctx.emit(3_u64)?;
+    ok(())
 }

@@ -169,12 +169,3 @@ fn what_is_not_there_is_told() {
     let says = report(|| harness.resolve("nonsense", &1));
     assert_says(&says, &["the promise could not be kept"]);
 }
-
-#[test]
-fn a_wrong_mock_shows_in_the_failure() {
-    let (harness, order) = waiting();
-    harness.mock("charge", Mock::returns(7));
-    order.send(Approval { by: "kim".into() });
-    let failure = order.run_until_complete().unwrap_err();
-    assert_eq!(failure.path, "charge", "{failure}");
-}

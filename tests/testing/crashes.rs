@@ -64,8 +64,7 @@ async fn order(ctx: Ctx<Order>, amount: u32) -> Result<String> {
 
 fn orders() -> Harness {
     let harness = Harness::new(Runtime::builder().workflow(order).workflow(ships));
-    harness.mock("charge", Mock::fails("closed").then_returns(20));
-    harness
+    harness.mocking("charge", Mock::fails("closed").then_returns(20))
 }
 
 #[test]

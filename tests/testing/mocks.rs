@@ -5,6 +5,8 @@ use everstep::testing::{Harness, Mock};
 use everstep::{Ctx, Loop, Result, Runtime, activity, ok, workflow};
 use serde::{Deserialize, Serialize};
 
+use crate::{assert_says, report};
+
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Bill {
     amount: u32,
@@ -210,4 +212,64 @@ fn a_crash_does_not_use_up_a_sequence() {
     harness.mock("charge", Mock::returns("1").then_returns("2").then_returns("3"));
     let paid = harness.crash_everywhere(|harness| harness.start(pays_thrice, ()).run_until_complete());
     assert_eq!(paid.unwrap(), " 1 2 3");
+}
+
+/// The work itself ran in its place, and nobody heard of it.
+#[test]
+fn a_mock_with_another_name_fails_the_test() {
+    let fails = report(|| {
+        let harness = all();
+        harness.mock("dig", Mock::returns(3)).mock("dgi", Mock::returns(4));
+        harness.start(digs, ()).output()
+    });
+    assert_says(
+        &fails,
+        &["`dgi`", "tests/testing/mocks.rs", "stood in for nothing", "dig"],
+    );
+}
+
+#[test]
+fn a_mock_that_a_script_uses_is_used() {
+    let harness = all();
+    harness.mock("dig", Mock::returns(3));
+    assert_eq!(harness.crash_everywhere(|harness| harness.start(digs, ()).output()), 3);
+}
+
+#[test]
+fn a_mock_that_is_shared_or_taken_back_may_be_unused() {
+    let harness = all().mocking("charge", Mock::returns("paid"));
+    harness.mock("dig", Mock::returns(3)).mock("room", Mock::returns(8));
+    harness.unmock("room").mock("reserve", Mock::returns("the attic"));
+    assert_eq!(harness.start(digs, ()).output(), 3);
+    harness.assert_not_called("reserve");
+}
+
+/// It was an ordinary failure of the step, which a test of failures takes for the one that it looks for.
+#[test]
+fn a_mock_of_another_type_fails_the_test() {
+    let returns = report(|| {
+        let harness = all();
+        harness.mock("charge", Mock::returns(5_u32));
+        harness.start(pays, 20).run_until_complete()
+    });
+    assert_says(&returns, &["`charge` of pays-1", "String", "returned 5, a u32"]);
+    let takes = report(|| {
+        let harness = all();
+        harness.mock("charge", Mock::calls(|amount: u32| ok(amount.to_string())));
+        harness.start(pays, 20).run_until_complete()
+    });
+    assert_says(&takes, &["`charge`", "takes u32", "pays-1", "20"]);
+}
+
+#[test]
+fn an_undoing_is_mocked_by_the_name_of_its_step() {
+    let harness = all();
+    harness.mock("charge", Mock::rolls_back("no money"));
+    harness.mock("room/rollback", Mock::calls(|room: u32| ok(format!("kept {room}"))));
+    harness.mock("tell the guest", Mock::returns("told"));
+    let booked = harness.start(books, ());
+    booked.run_until_complete().unwrap_err();
+    booked.assert_status(Status::Compensated);
+    assert_eq!(harness.calls("room/rollback")[0].input::<u32>(), 7);
+    assert_eq!(harness.calls("tell the guest").len(), 1);
 }

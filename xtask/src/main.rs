@@ -18,6 +18,7 @@ mod commands;
 mod crash;
 mod error;
 mod fuzz;
+mod load;
 mod metadata;
 mod shell;
 mod sim;
@@ -51,6 +52,8 @@ enum Command {
     Crash(crash::Options),
     /// Random decisions and faults from a seed, against a simple model
     Sim(sim::Options),
+    /// As much of everything as the design promises: it ends, nobody is starved, memory stays flat
+    Load(load::Options),
     /// Arbitrary bytes for everything that reads the disk: all targets, or the named one
     Fuzz(fuzz::Options),
 }
@@ -73,6 +76,7 @@ fn dispatch(command: &Command) -> Result {
         Command::Bench(options) => bench::run(options),
         Command::Crash(options) => crash::run(options),
         Command::Sim(options) => sim::run(options),
+        Command::Load(options) => load::run(options),
         Command::Fuzz(options) => fuzz::run(options),
     }
 }

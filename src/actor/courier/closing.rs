@@ -1,7 +1,8 @@
 //! Carrying to children that their parent does not wait for them any more.
 //!
-//! One row names many children. Those that are asked to end and live in one shard are asked in one commit; a row that is
-//! carried again after a crash finds that most of them were asked, and asks the rest. It goes when all of them were.
+//! One row names many children. Those that are asked to end and live in one shard are asked in one commit; those that are
+//! ended at once are ended beside everything else that is carried. A row that is carried again finds that most of them
+//! were asked or have ended, and sees to the rest. It goes when all of them were.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +16,20 @@ use crate::storage::record::{Closing, Content, Message, State};
 use crate::storage::{Commit, Error, Posted, Refusal, Result};
 
 impl<H: Hand> Delivery<'_, H> {
-    /// Tells children to end. Those that have ended, or that there are not, need not be told.
+    /// Tells children to end, and says whether that is done. Those that have ended, or that there are not, need not be
+    /// told.
     pub(super) async fn close(
         &self,
         row: &Posted,
         reason: &str,
         children: &[Closing],
         carried: &mut Carried,
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        if self.hand.is_ending(row) {
+            return Ok(false);
+        }
         let mut asked: BTreeMap<Shard, Vec<(InstanceId, Message)>> = BTreeMap::new();
+        let mut ended = Vec::new();
         for child in children {
             let Ok(instance) = InstanceId::internal(child.instance.as_str()) else {
                 tracing::error!(sender = %row.from, child = child.instance, "a child to close has no id");
@@ -33,7 +39,7 @@ impl<H: Hand> Delivery<'_, H> {
                 continue;
             }
             match &child.asks {
-                None => self.hand.terminate(&instance, reason).await?,
+                None => ended.push(instance),
                 Some(id) => {
                     let (reason, from) = (reason.to_owned(), Some(row.from.to_string()));
                     let message = Message {
@@ -51,7 +57,10 @@ impl<H: Hand> Delivery<'_, H> {
             self.ask_to_end(shard, &children).await?;
             carried.woken.extend(children.into_iter().map(|(child, _)| child));
         }
-        self.remove(row).await
+        if !ended.is_empty() && !self.hand.end(row, ended, reason).await? {
+            return Ok(false);
+        }
+        self.remove(row).await.map(|()| true)
     }
 
     /// Asks children of one shard, together if that goes.
@@ -82,10 +91,17 @@ impl<H: Hand> Delivery<'_, H> {
         self.hand.commit(shard, build).await
     }
 
+    /// Whether a child has not ended. One that can't be read does not run, and must not keep the others of its row.
     fn is_open(&self, instance: &InstanceId) -> Result<bool> {
         let namespace = self.store.namespace(instance);
         let snapshot = self.store.snapshot(namespace.shard())?;
-        let state: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State))?;
-        Ok(state.is_some_and(|state| !state.status.is_terminal()))
+        match namespace.get::<State>(&*snapshot, &Local::Meta(Meta::State)) {
+            Ok(state) => Ok(state.is_some_and(|state| !state.status.is_terminal())),
+            Err(error) if error.is_damage() => {
+                tracing::error!(child = %instance, %error, code = error.code(), "a child to close can't be read");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 }

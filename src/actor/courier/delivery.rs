@@ -1,22 +1,15 @@
 //! Carrying what one sender has: together if that goes, otherwise one after the other.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use crate::actor::start::{begin_rows, new_run_commit};
+use crate::actor::courier::blocked::Blocked;
+use crate::actor::start::begin_rows;
 use crate::clock::Millis;
-use crate::engine::schedule::{self, schedule_name};
-use crate::engine::topic::{Note, Waiter, is_topic, origin as topic_origin};
-use crate::engine::{self, Message as _};
-use crate::ids::{InstanceId, MessageId, Shard};
+use crate::engine::topic::is_topic;
+use crate::ids::{InstanceId, Shard};
 use crate::limits::{OUTGOING_BYTES_MAX, OUTGOING_MAX};
-use crate::storage::key::{Local, Meta};
 use crate::storage::payload::Payload;
-use crate::storage::record::{
-    Content, DeadLetter, Decided, Failure, FailureKind, Message, Origin, Outgoing, Parcel, Parent, Reach, State,
-};
+use crate::storage::record::{Content, DeadLetter, Decided, Outgoing, Parcel};
 use crate::storage::{Arrivals, Commit, Error, Posted, Refusal, Result, Store};
 
 /// Makes a commit when the places of its messages are known.
@@ -27,8 +20,12 @@ pub(crate) trait Hand: Send + Sync {
     /// Makes a commit durable.
     fn commit(&self, shard: Shard, build: Build<'_>) -> impl Future<Output = Result<()>> + Send;
 
-    /// Ends an instance at once. One that has ended, or that there is not, is as good as ended.
-    fn terminate(&self, instance: &InstanceId, reason: &str) -> impl Future<Output = Result<()>> + Send;
+    /// Ends these children at once, because of a row. Tells whether they have ended; if not, that is under way, and the row
+    /// is carried again afterwards.
+    fn end(&self, row: &Posted, children: Vec<InstanceId>, reason: &str) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Whether that is under way for this row.
+    fn is_ending(&self, row: &Posted) -> bool;
 }
 
 /// What became of the rows of a sender.
@@ -38,8 +35,8 @@ pub(crate) struct Carried {
     pub(crate) woken: Vec<InstanceId>,
     /// Children that were started, with their workflows.
     pub(crate) started: Vec<(InstanceId, String)>,
-    /// Rows that have to be tried again.
-    pub(crate) held: usize,
+    /// Rows that are done with.
+    pub(crate) done: usize,
     /// Whether somebody left a gate.
     pub(crate) left_gate: bool,
 }
@@ -66,29 +63,22 @@ impl<'a, H: Hand> Delivery<'a, H> {
     }
 
     /// Carries the rows of one sender, in their order. What can't be delivered for now stays, and so does what comes
-    /// behind it for the same instance. A row that can't be read is told of and passed over.
-    pub(crate) async fn carry(&self, rows: &[Posted]) -> Carried {
+    /// behind it for the same instance: `blocked` says whom that concerns, from earlier rows and for later ones. A row
+    /// that can't be read is passed over.
+    pub(crate) async fn carry(&self, rows: &[Posted], blocked: &mut Blocked) -> Carried {
         let mut carried = Carried::default();
-        let mut blocked: BTreeSet<&str> = BTreeSet::new();
-        let mut readable = Vec::with_capacity(rows.len());
-        for row in rows {
-            match &row.outgoing {
-                Ok(outgoing) => readable.push((row, outgoing)),
-                Err(error) => tracing::error!(
-                    sender = %row.from, revision = row.revision, index = row.index, %error,
-                    "something on its way can't be read; it is passed over"
-                ),
-            }
-        }
+        let readable = rows.iter().filter_map(|row| Some((row, row.outgoing.as_ref().ok()?)));
+        let readable: Vec<_> = readable.collect();
         for batch in batches(&readable) {
             if batch.len() > 1 && blocked.is_empty() && self.together(batch, &mut carried).await {
+                carried.done += batch.len();
                 continue;
             }
             for (row, outgoing) in batch {
-                let blocks = targets(outgoing).any(|to| blocked.contains(to));
-                if blocks || !self.alone(row, outgoing, &mut carried).await {
-                    blocked.extend(targets(outgoing));
-                    carried.held += 1;
+                if !blocked.blocks(outgoing) && self.alone(row, outgoing, &mut carried).await {
+                    carried.done += 1;
+                } else {
+                    blocked.add(outgoing);
                 }
             }
         }
@@ -130,8 +120,12 @@ impl<'a, H: Hand> Delivery<'a, H> {
 
     /// Delivers one row. Tells whether it is done with.
     async fn alone(&self, row: &Posted, outgoing: &Outgoing, carried: &mut Carried) -> bool {
-        match self.deliver(row, outgoing, carried).await {
-            Ok(()) => true,
+        let delivered = match &outgoing.parcel {
+            Parcel::Close { reason, children } => self.close(row, reason, children, carried).await,
+            _ => self.deliver(row, outgoing, carried).await.map(|()| true),
+        };
+        match delivered {
+            Ok(done) => done,
             Err(error) => {
                 let (sender, to) = (&row.from, &outgoing.to);
                 tracing::warn!(%sender, to, %error, "something on its way could not be delivered for now");
@@ -144,8 +138,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
         match &outgoing.parcel {
             Parcel::Enter { key, limit, place } => return self.enter(row, (key, *limit), *place, carried).await,
             Parcel::Leave { key, place } => return self.leave(row, key, *place, carried).await,
-            Parcel::Close { reason, children } => return self.close(row, reason, children, carried).await,
-            Parcel::Message { .. } | Parcel::Start { .. } => {}
+            Parcel::Message { .. } | Parcel::Start { .. } | Parcel::Close { .. } => {}
         }
         let Ok(target) = InstanceId::internal(outgoing.to.as_str()) else {
             return self.undeliverable(row, outgoing, "its address is no id").await;
@@ -195,57 +188,6 @@ impl<'a, H: Hand> Delivery<'a, H> {
         }
     }
 
-    /// Begins a topic that is heard of for the first time. Somebody else may have come first.
-    async fn open_topic(&self, topic: &InstanceId, parcel: &Parcel) -> Result<()> {
-        let namespace = self.store.namespace(topic);
-        // Nothing that has to be kept from anybody is derived from the secret of a topic.
-        let secret = match parcel {
-            Parcel::Message { message, .. } => xxh3_64(message.id.as_str().as_bytes()),
-            _ => self.now,
-        };
-        let (origin, input) = (topic_origin(self.now, secret.into()), self.store.codecs().pack(&())?);
-        let build: Build<'_> = Box::new(|_| {
-            let mut commit = Commit::new(namespace.shard());
-            begin_rows(&mut commit, &namespace, &origin, input, None);
-            commit
-        });
-        match self.hand.commit(namespace.shard(), build).await {
-            Ok(()) | Err(Error::Refused(Refusal::Exists)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Who waited for an event has ended: the topic gets it back.
-    async fn return_event(&self, row: &Posted, to: &str, message: &Message, carried: &mut Carried) -> Result<()> {
-        let Content::Settled { run, entry, .. } = &message.content else {
-            return self.remove(row).await;
-        };
-        let (instance, run, entry) = (to.to_owned(), *run, *entry);
-        let note = Note::Returned(Waiter { instance, run, entry });
-        let (name, payload) = (Note::NAME.to_owned(), self.store.codecs().pack(&note)?);
-        let message = Message {
-            id: MessageId::new(format!("{}-returned", message.id)).expect("an id and a word are an id"),
-            sent_at_ms: self.now,
-            from: None,
-            content: Content::Told { name, payload },
-        };
-        let sender = self.store.namespace(&row.from);
-        let build: Build<'_> = Box::new(|arrivals| {
-            let mut commit = Commit::new(sender.shard());
-            commit.deliver(&sender, arrivals.next_place(), &message);
-            commit.posted(&sender, row.revision, row.index);
-            commit
-        });
-        match self.hand.commit(sender.shard(), build).await {
-            Ok(()) => carried.woken.push(row.from.clone()),
-            Err(Error::Refused(Refusal::Duplicate(_) | Refusal::Ended(_) | Refusal::Missing)) => {
-                self.remove(row).await?;
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
-
     fn put(&self, commit: &mut Commit, target: &InstanceId, parcel: &Parcel, arrivals: &mut Arrivals<'_>) {
         let namespace = self.store.namespace(target);
         match parcel {
@@ -256,100 +198,6 @@ impl<'a, H: Hand> Delivery<'a, H> {
             Parcel::Close { .. } | Parcel::Enter { .. } | Parcel::Leave { .. } => {
                 unreachable!("these have ways of their own")
             }
-        }
-    }
-
-    /// There is an instance with the id of a child already: the child itself, or somebody else.
-    async fn exists(&self, row: &Posted, outgoing: &Outgoing, target: InstanceId, carried: &mut Carried) -> Result<()> {
-        let Parcel::Start { origin, input } = &outgoing.parcel else {
-            return self.remove(row).await;
-        };
-        let namespace = self.store.namespace(&target);
-        let snapshot = self.store.snapshot(namespace.shard())?;
-        let found: Option<Origin> = namespace.get(&*snapshot, &Local::Meta(Meta::Origin))?;
-        if let Some(found) = found {
-            if found.parent == origin.parent && found.secret == origin.secret {
-                carried.woken.push(target);
-                return self.remove(row).await;
-            }
-            if is_of_an_earlier_run(&found, origin) {
-                let state: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State))?;
-                // One that has not ended was told to, and is waited for.
-                let before = state.filter(|state| state.status.is_terminal());
-                let before = before.ok_or(Error::Refused(Refusal::Exists))?;
-                let created_at_ms = found.created_at_ms;
-                let origin = Origin {
-                    created_at_ms,
-                    ..origin.clone()
-                };
-                let times = (self.now, None);
-                let commit = new_run_commit(&namespace, &*snapshot, &origin, &before, input.clone(), times)?;
-                drop(snapshot);
-                self.hand.commit(namespace.shard(), Box::new(|_| commit)).await?;
-                carried.woken.push(target);
-                return self.remove(row).await;
-            }
-        }
-        drop(snapshot);
-        let message = format!("the id `{target}` belongs to another instance");
-        match &origin.parent {
-            Some(parent) if parent.awaited => {
-                let refused = (target.as_str(), origin);
-                self.tell_parent(row, refused, parent, message, carried).await
-            }
-            _ => {
-                tracing::error!(sender = %row.from, message, "a child could not be started");
-                self.remove(row).await
-            }
-        }
-    }
-
-    /// Tells a parent that its child could not be started.
-    async fn tell_parent(
-        &self,
-        row: &Posted,
-        (child, origin): (&str, &Origin),
-        parent: &Parent,
-        reason: String,
-        carried: &mut Carried,
-    ) -> Result<()> {
-        let failure = Failure::new(FailureKind::Misuse, reason);
-        let (from, content) = match schedule_name(&parent.instance) {
-            // To a schedule a slot that could not be started is as good as over.
-            Some(_) => (child.to_owned(), schedule::ended()),
-            None => {
-                let (run, entry) = (parent.run, parent.entry);
-                let decided = Decided::Failed(failure);
-                let reach = Reach::Waiting;
-                let settled = Content::Settled {
-                    run,
-                    entry,
-                    decided,
-                    reach,
-                };
-                (row.from.to_string(), settled)
-            }
-        };
-        let message = Message {
-            id: refused_id(origin),
-            sent_at_ms: self.now,
-            from: Some(from),
-            content,
-        };
-        let sender = self.store.namespace(&row.from);
-        let build: Build<'_> = Box::new(|arrivals| {
-            let mut commit = Commit::new(sender.shard());
-            commit.deliver(&sender, arrivals.next_place(), &message);
-            commit.posted(&sender, row.revision, row.index);
-            commit
-        });
-        match self.hand.commit(sender.shard(), build).await {
-            Ok(()) => {
-                carried.woken.push(row.from.clone());
-                Ok(())
-            }
-            Err(Error::Refused(Refusal::Duplicate(_) | Refusal::Ended(_) | Refusal::Missing)) => self.remove(row).await,
-            Err(error) => Err(error),
         }
     }
 
@@ -400,34 +248,6 @@ impl<'a, H: Hand> Delivery<'a, H> {
         });
         self.hand.commit(sender.shard(), build).await
     }
-}
-
-/// The id of the message that says that a child could not be started. Nobody else knows the secret it would have had.
-fn refused_id(origin: &Origin) -> MessageId {
-    let id = engine::derived_id(origin.secret, 1, "refused");
-    MessageId::new(id).expect("hexadecimal digits are an id")
-}
-
-/// Whether a child with an id that was chosen is one that the same parent started in an earlier run: after a reset, a
-/// retry, or when it continued as new. Then it begins another run with it.
-fn is_of_an_earlier_run(found: &Origin, origin: &Origin) -> bool {
-    let (Some(before), Some(now)) = (&found.parent, &origin.parent) else {
-        return false;
-    };
-    // What a schedule starts is named after its slot, and a slot starts one run.
-    let same = before.instance == now.instance && schedule_name(&now.instance).is_none();
-    let same = same && found.workflow == origin.workflow;
-    same && before.awaited && now.awaited && before.run < now.run
-}
-
-/// Whom a row is for.
-fn targets(outgoing: &Outgoing) -> impl Iterator<Item = &str> {
-    let closed = match &outgoing.parcel {
-        Parcel::Close { children, .. } => children.as_slice(),
-        _ => &[],
-    };
-    let closed = closed.iter().map(|child| child.instance.as_str());
-    std::iter::once(outgoing.to.as_str()).chain(closed)
 }
 
 /// Cuts rows into pieces that fit into one commit.

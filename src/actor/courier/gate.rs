@@ -1,5 +1,7 @@
 //! What follows for a gate when somebody comes to it or leaves it.
 
+use std::collections::BTreeSet;
+
 use crate::actor::courier::delivery::{Build, Carried, Delivery, Hand};
 use crate::actor::gate;
 use crate::ids::InstanceId;
@@ -74,18 +76,27 @@ impl<H: Hand> Delivery<'_, H> {
 
     /// Lets everyone in who may come in now. Whoever came or left is durable before this looks, so of two who change
     /// the same gate at once, the later one sees both. Letting somebody in twice changes nothing.
+    ///
+    /// One that can't be read does not run. It counts for nothing if it is met here: others must not wait for it.
     async fn let_in(&self, key: &str, carried: &mut Carried) -> Result<()> {
+        let mut damaged = BTreeSet::new();
         loop {
-            let mut next = Vec::new();
+            let (mut next, mut all) = (Vec::new(), true);
             // Those who are in stand before those who wait: from the back, the first who is in ends the search.
-            for stands in self.store.may_pass(key)?.into_iter().rev() {
-                match self.find(key, stands)? {
-                    Found::Waits(waits) => next.push(waits),
-                    Found::Inside => break,
-                    Found::Leaving => {}
+            for stands in self.store.may_pass(key, &damaged)?.into_iter().rev() {
+                let (place, instance) = (stands.place, stands.instance.clone());
+                match self.find(key, stands) {
+                    Ok(Found::Waits(waits)) => next.push(waits),
+                    Ok(Found::Inside) => break,
+                    Ok(Found::Leaving) => {}
+                    Err(error) if error.is_damage() => {
+                        tracing::error!(%instance, gate = key, %error, code = error.code(), "passed over at a gate");
+                        damaged.insert(place);
+                        all = false;
+                    }
+                    Err(error) => return Err(error),
                 }
             }
-            let mut all = true;
             for waits in next.into_iter().rev() {
                 all &= self.admit(*waits, carried).await?;
             }

@@ -8,41 +8,74 @@ use crate::ids::InstanceId;
 use crate::location::Location;
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{
-    ChildState, Decided, Entry, EntryKind, Failure, FailureKind, Origin, Outgoing, Output, Reach, State,
+    ChildState, Decided, Entry, EntryKind, Failure, FailureKind, Origin, Outgoing, Output, Parcel, Reach, State,
 };
-use crate::storage::{Result, Store};
+use crate::storage::{Result, Store, is_on_its_way};
 
 /// How those of these children ended that have, for their parent.
-pub(crate) fn ends_of_children(store: &Store, open: &[(Location, Entry)]) -> Result<Vec<Outgoing>> {
+pub(crate) fn ends_of_children(
+    store: &Store,
+    parent: Farewell<'_>,
+    open: &[(Location, Entry)],
+) -> Result<Vec<Outgoing>> {
     let mut told = Vec::new();
-    for (_, entry) in open {
+    for (location, entry) in open {
         if let EntryKind::Child(child) = &entry.kind
             && child.awaited
             && !child.closed
             && !child.is_open()
         {
-            told.extend(end_of(store, child)?);
+            told.extend(match look_for(store, parent, entry.id, child)? {
+                Found::Ended(end) => end.map(|end| *end),
+                Found::Lives => None,
+                Found::Gone => {
+                    let reason = format!("the child `{}` was deleted: how it ended is not known", child.instance);
+                    let decided = Decided::Failed(Failure::new(FailureKind::Error, reason));
+                    Some(parent.to_itself(location, entry.id, decided))
+                }
+            });
         }
     }
     Ok(told)
 }
 
-/// What the parent of a child is told about its end, once more.
-fn end_of(store: &Store, child: &ChildState) -> Result<Option<Outgoing>> {
+/// What has become of a child.
+enum Found {
+    /// What its parent is told about its end, once more.
+    Ended(Option<Box<Outgoing>>),
+    /// It has not ended, or was not even started yet.
+    Lives,
+    /// There is no such child any more.
+    Gone,
+}
+
+fn look_for(store: &Store, parent: Farewell<'_>, entry: u64, child: &ChildState) -> Result<Found> {
     let Ok(instance) = InstanceId::internal(child.instance.as_str()) else {
-        return Ok(None);
+        return Ok(Found::Gone);
     };
+    // In this order: what is not on its way any more has got there by now.
+    let sender = store.namespace(parent.instance);
+    let starts =
+        |outgoing: &Outgoing| matches!(&outgoing.parcel, Parcel::Start { .. } if outgoing.to == child.instance);
+    if is_on_its_way(&sender, &*store.snapshot(sender.shard())?, starts)? {
+        return Ok(Found::Lives);
+    }
     let namespace = store.namespace(&instance);
     let snapshot = store.snapshot(namespace.shard())?;
     let (state, origin): (Option<State>, Option<Origin>) = (
         namespace.get(&*snapshot, &Local::Meta(Meta::State))?,
         namespace.get(&*snapshot, &Local::Meta(Meta::Origin))?,
     );
-    let (Some(state), Some(origin)) = (state, origin) else {
-        return Ok(None);
+    // Somebody else may have its id by now.
+    let is_child = |origin: &Origin| {
+        let found = origin.parent.as_ref();
+        found.is_some_and(|found| found.instance == parent.instance.as_str() && found.entry == entry)
+    };
+    let (Some(state), Some(origin)) = (state, origin.filter(is_child)) else {
+        return Ok(Found::Gone);
     };
     if !state.status.is_terminal() {
-        return Ok(None);
+        return Ok(Found::Lives);
     }
     let output: Option<Output> = namespace.get(&*snapshot, &Local::Meta(Meta::Output))?;
     let decided = match output {
@@ -59,5 +92,5 @@ fn end_of(store: &Store, child: &ChildState) -> Result<Option<Outgoing>> {
         run: state.run,
         now: state.updated_at_ms,
     };
-    Ok(farewell.to_parent(&decided, Reach::Waiting))
+    Ok(Found::Ended(farewell.to_parent(&decided, Reach::Waiting).map(Box::new)))
 }

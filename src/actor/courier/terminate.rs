@@ -63,7 +63,7 @@ pub(crate) fn terminate_commit(
         now,
     };
     let told = farewell.to_parent(&Decided::Failed(failure), Reach::Waiting);
-    let others = farewell.to_others(&entries, reason, store.codecs())?;
+    let others = farewell.to_others(&entries, reason);
     for (index, outgoing) in (0..).zip(told.into_iter().chain(others)) {
         commit.post(&namespace, state.revision, index, &outgoing);
     }

@@ -3,11 +3,15 @@
 use crate::clock::Millis;
 use crate::engine::execution::{Execution, Turn};
 use crate::engine::request::Request;
+use crate::storage::InFlight;
 
 impl Execution {
     /// Lets go of what dropped futures stood for.
     pub(super) fn let_go(&mut self, turn: &mut Turn, now: Millis) {
-        let dropped = std::mem::take(&mut self.journal.lock().dropped);
+        let mut journal = self.journal.lock();
+        let (dropped, unread) = (std::mem::take(&mut journal.dropped), journal.take_unread());
+        drop(journal);
+        self.give_back(unread);
         for location in dropped {
             self.sleeps.remove(&location);
             self.waiting.retain(|waiting| waiting.location != location);
@@ -49,6 +53,6 @@ impl Execution {
                 Request::Sleep(until) => self.begin_sleep(location, until, now),
             }
         }
-        self.crashes = 0;
+        self.crashed = InFlight::default();
     }
 }

@@ -51,7 +51,7 @@ impl Execution {
         self.outbox.put(instance, bytes, Parcel::Start { origin, input });
     }
 
-    fn is_recorded(&self, location: &Location) -> bool {
+    pub(super) fn is_recorded(&self, location: &Location) -> bool {
         self.journal.lock().entries.contains_key(location)
     }
 

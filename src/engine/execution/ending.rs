@@ -6,32 +6,46 @@ use crate::clock::Millis;
 use crate::engine::divergence::Divergence;
 use crate::engine::error::{Result, WorkflowError};
 use crate::engine::execution::outside::Undecided;
+use crate::engine::execution::sleeps::Sleeps;
 use crate::engine::execution::undo::Undone;
 use crate::engine::execution::{Execution, Loaded, Turn};
 use crate::engine::incident::Consequence;
 use crate::engine::strategy::Strategy;
 use crate::location::Location;
-use crate::storage::Commit;
 use crate::storage::key::{Local, Meta};
 use crate::storage::payload::Payload;
 use crate::storage::record::{Content, Decided, EntryKind, Failure, FailureKind, Hold, Input, Output, Reach, Status};
+use crate::storage::{Commit, InFlight};
 
 impl Execution {
     /// Whether there is nothing to do for now although the function has not ended: the next run is not due, or the
     /// instance is in quarantine.
     pub(super) fn is_held(&self, now: Millis) -> bool {
-        let between_runs = self.state.status == Status::BackingOff && self.state.entries == 0;
-        let not_due = self.state.alarm_at_ms.is_some_and(|at| at > now);
-        self.state.status == Status::Quarantined || (between_runs && not_due)
+        self.state.status == Status::Quarantined || self.is_between_runs(now)
+    }
+
+    /// Whether the next run after a failure has not begun, and is not due. Not told by the status: an instance that was
+    /// paused meanwhile had another one.
+    fn is_between_runs(&self, now: Millis) -> bool {
+        let begun = self.state.said > 0 || self.state.retries == 0 || self.journal.lock().was_polled;
+        !begun && self.state.began_at_ms > now
     }
 
     /// A turn of an instance that is held. One that is asked to end between two runs has nothing to clean up.
     pub(super) fn rest(&mut self, turn: &mut Turn, now: Millis) {
-        match self.was_asked_to_end() {
-            Some(failure) if self.state.status == Status::BackingOff => {
-                self.finish(Status::Cancelled, Decided::Failed(failure), turn, now);
-            }
-            _ => turn.alarm_at_ms = self.state.alarm_at_ms,
+        if self.state.status == Status::Quarantined {
+            turn.alarm_at_ms = self.state.alarm_at_ms;
+            return;
+        }
+        if let Some(failure) = self.was_asked_to_end() {
+            self.take_cancels();
+            return self.finish(Status::Cancelled, Decided::Failed(failure), turn, now);
+        }
+        let at = Some(self.state.began_at_ms);
+        turn.alarm_at_ms = at;
+        // It was paused, and goes on waiting.
+        if self.state.status != Status::BackingOff || self.state.alarm_at_ms != at || !self.taken.is_empty() {
+            turn.commit = Some(self.commit(Status::BackingOff, at, now));
         }
     }
 
@@ -42,7 +56,8 @@ impl Execution {
         turn: &mut Turn,
         now: Millis,
     ) -> std::result::Result<(), Divergence> {
-        let result = self.taken_along().unwrap_or(result);
+        turn.unawaited = std::mem::take(&mut self.journal.lock().unawaited);
+        let result = self.as_told(result);
         if let Some(failure) = self.compensating() {
             if result.is_ok() {
                 let at = self.reserved("compensating");
@@ -66,22 +81,33 @@ impl Execution {
         Ok(())
     }
 
-    /// The failure of a child that takes its parent along, whatever the code made of it.
-    fn taken_along(&self) -> Option<Result<Payload>> {
-        let ended = self.journal.lock().ended.clone();
-        let failure = ended.filter(|failure| failure.kind == FailureKind::Child)?;
-        Some(Err(failure.into()))
+    /// What the code came to, given what it was told to end with: that is what it ends with, whatever it made of it. A
+    /// child takes its parent along whether the code has heard of it or not; what else has come too late to be heard of
+    /// changes nothing.
+    fn as_told(&self, result: Result<Payload>) -> Result<Payload> {
+        let journal = self.journal.lock();
+        let Some(ended) = &journal.ended else { return result };
+        match result {
+            _ if ended.kind == FailureKind::Child => Err(ended.clone().into()),
+            Ok(_) if journal.told_of_end => Err(ended.clone().into()),
+            Err(error) if ended.kind == FailureKind::DeadlineExceeded && journal.told_of_end => {
+                Err(error.of_deadline(&ended.message))
+            }
+            result => result,
+        }
     }
 
     /// Lets go of the function and all that it was waiting for.
     fn put_down(&mut self, turn: &mut Turn, now: Millis) {
+        // First: each future of the function would look for its own.
+        self.journal.lock().bury_fresh(|_| true);
         self.function = Box::pin(std::future::pending());
         self.let_go(turn, now);
-        self.sleeps.clear();
+        self.sleeps = Sleeps::default();
         self.waiting.clear();
         self.undecided = Undecided::default();
         self.held.clear();
-        self.journal.lock().fresh.clear();
+        self.journal.lock().bury_fresh(|_| true);
         self.ephemeral.clear();
         for (location, step) in self.steps.drain() {
             step.cancel();
@@ -94,8 +120,10 @@ impl Execution {
         if !self.is_cancelled() && failure.kind != FailureKind::Cancelled {
             self.report(failure.clone(), Consequence::WorkflowFailed);
         }
-        let quarantine = self.definition.policy.strategy == Strategy::Quarantine && !self.is_cancelled();
-        if quarantine && self.next_run_at_ms(&failure, now).is_none() {
+        let kept = self.definition.policy.strategy == Strategy::Quarantine
+            && !self.is_cancelled()
+            && !failure.asks_for_rollback();
+        if kept && self.next_run_at_ms(&failure, now).is_none() {
             self.keep_as_it_is(turn, now);
             self.quarantine(&failure, turn, now);
         } else {
@@ -111,6 +139,7 @@ impl Execution {
         let mut journal = self.journal.lock();
         journal.closing.truncate(closing);
         journal.dropped.clear();
+        journal.keep_unread();
         drop(journal);
         self.put_down(turn, now);
     }
@@ -133,9 +162,14 @@ impl Execution {
             () => Status::Failed,
         };
         // What could not be undone is for people to look at: another run would only add to it.
-        if failures.is_empty()
-            && let Some(at) = self.next_run_at_ms(&failure, now)
-        {
+        let next = self.next_run_at_ms(&failure, now).filter(|_| failures.is_empty());
+        if let Some(at) = next {
+            if let Some(mut cancelled) = self.was_asked_to_end() {
+                // The function did not live to see it, and the next one does not begin to.
+                self.take_cancels();
+                cancelled.causes.push(failure.to_string());
+                return self.finish(Status::Cancelled, Decided::Failed(cancelled.bounded()), turn, now);
+            }
             self.state.retries += 1;
             let input = self.input.clone().expect("a workflow with retries keeps its input");
             let commit = self.next_run(Status::BackingOff, Some(at), now);
@@ -146,13 +180,12 @@ impl Execution {
         }
         let mut failure = failure;
         failure.branches.extend(failures);
-        self.finish(status, Decided::Failed(failure), turn, now);
+        self.finish(status, Decided::Failed(failure.bounded()), turn, now);
     }
 
-    /// When the next run begins after this failure, if there is going to be one: not after a cancellation that the
-    /// function did not live to see, and not past the deadline.
+    /// When the next run begins after this failure, if there is going to be one: not past the deadline.
     fn next_run_at_ms(&self, failure: &Failure, now: Millis) -> Option<Millis> {
-        if self.is_cancelled() || self.was_asked_to_end().is_some() {
+        if self.is_cancelled() {
             return None;
         }
         let seed = xxh3_64(self.namespace.instance().as_str().as_bytes());
@@ -166,6 +199,7 @@ impl Execution {
     fn continue_as_new(&mut self, input: Payload, turn: &mut Turn, now: Millis) {
         let ended = self.journal.lock().ended.clone();
         if let Some(failure) = ended.or_else(|| self.was_asked_to_end()) {
+            self.take_cancels();
             return self.fail(failure, turn, now);
         }
         self.state.retries = 0;
@@ -176,7 +210,7 @@ impl Execution {
     }
 
     /// The commit that leaves this run behind. History and attempts go; names, unread messages, answers and what was
-    /// published stay.
+    /// published stay. The next one begins with the code as it is now, and so with its version.
     fn next_run(&mut self, status: Status, alarm_at_ms: Option<Millis>, now: Millis) -> Commit {
         self.close_all_children(now);
         self.journal.lock().forget_history();
@@ -186,9 +220,15 @@ impl Execution {
         let run = self.state.run + 1;
         (self.state.run, self.state.drawn_in, self.state.keyed_in) = (run, run, run);
         (self.state.completions, self.state.said) = (0, 0);
+        // Time goes on from run to run, also when the clock was set back.
+        self.state.began_at_ms = alarm_at_ms.unwrap_or(now).max(self.journal.lock().now_ms);
         let mut commit = self.commit(status, alarm_at_ms, now);
         self.answer_what_was_taken(&mut commit, now);
         commit.delete_below(&self.namespace, &Location::root());
+        if self.origin.version != self.definition.version {
+            self.origin.version = self.definition.version;
+            commit.set(&self.namespace, &Local::Meta(Meta::Origin), &self.origin);
+        }
         for id in attempts.into_keys() {
             commit.delete(&self.namespace, &Local::Attempts(id));
         }
@@ -207,11 +247,10 @@ impl Execution {
             attempts: std::collections::BTreeMap::new(),
             inbox: std::mem::take(&mut self.inbox),
             published,
-            crashes: 0,
+            crashed: InFlight::default(),
         };
         let (definition, codecs, bounds) = (self.definition.clone(), self.codecs.clone(), self.facts.bounds);
         *self = Self::new(self.namespace.clone(), loaded, &definition, codecs, bounds);
-        self.journal.lock().silent_before = 0;
     }
 
     /// Keeps the instance as it is, and says why.
@@ -263,10 +302,14 @@ impl Execution {
     /// The instance runs out of time: this is recorded like any completion, and nothing new begins until it is.
     pub(super) fn runs_out_of_time(&mut self, now: Millis) -> bool {
         let due = self.deadline_ahead().is_some_and(|deadline| deadline <= now);
-        if due {
-            self.finished.push((self.reserved("deadline"), EntryKind::Deadline));
+        let location = self.reserved("deadline");
+        // It may be recorded and wait to be delivered.
+        let known =
+            self.finished.iter().any(|(at, _)| *at == location) || self.journal.lock().entries.contains_key(&location);
+        if due && !known {
+            self.finished.push((location, EntryKind::Deadline));
         }
-        due
+        due && !known
     }
 
     /// The deadline, if it can still come.

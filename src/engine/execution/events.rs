@@ -1,13 +1,14 @@
 //! Events: telling topics of what is published, who waits, and who does no more.
 
 use crate::clock::Millis;
+use crate::engine::bounds::Exceeded;
 use crate::engine::execution::Execution;
-use crate::engine::message::Message as _;
 use crate::engine::request::{OutsideRequest, PublishRequest, Until};
 use crate::engine::topic::{Event, Note, Waiter, is_topic, topic_of};
 use crate::ids::MessageId;
+use crate::limits::EVENT_WAITS_MAX;
 use crate::location::Location;
-use crate::storage::record::{Content, EntryKind, Message, Parcel};
+use crate::storage::record::{Content, Decided, EntryKind, Failure, Message, Parcel};
 
 impl Execution {
     /// An event that the code publishes: complete as soon as it is durably on its way.
@@ -31,13 +32,25 @@ impl Execution {
 
     /// A wait for an event. The topic is told once, in the commit that records it.
     pub(crate) fn begin_event(&mut self, location: Location, topic: &str, until: Option<Until>, now: Millis) {
+        if self.undecided.events() >= EVENT_WAITS_MAX && !self.is_recorded(&location) {
+            let refused = Failure::from(Exceeded::Events { max: EVENT_WAITS_MAX });
+            let kind = EntryKind::Event {
+                topic: topic.to_owned(),
+                until_ms: None,
+                decided: Some(Decided::Failed(refused)),
+            };
+            self.finished.push((location, kind));
+            return;
+        }
         let kind = EntryKind::Event {
             topic: topic.to_owned(),
             until_ms: None,
             decided: None,
         };
         let id = self.derive(&location, "wait");
-        if let Some(entry) = self.begin_outside(location, OutsideRequest { kind, until }, now) {
+        let begun = self.begin_outside(location.clone(), OutsideRequest { kind, until }, now);
+        self.undecided.is_for_event(&location);
+        if let Some(entry) = begun {
             let waiter = self.waiter(self.state.run, entry);
             self.tell_topic(topic_of(topic).as_str(), id, &Note::Waits(waiter), now);
         }
@@ -48,10 +61,8 @@ impl Execution {
     pub(crate) fn give_up_event(&mut self, location: &Location, now: Millis) {
         let given_up = self.journal.lock().give_up_event(location);
         let Some((entry, topic)) = given_up else { return };
-        match self.farewell(now).to_topic(location, entry, &topic, &self.codecs) {
-            Ok(told) => self.outbox.extend([told]),
-            Err(error) => tracing::error!(topic, %error, "a topic could not be told"),
-        }
+        let told = self.farewell(now).to_topic(location, entry, &topic);
+        self.outbox.extend([told]);
     }
 
     /// Tells a topic whether what it had handed over was taken.
@@ -77,15 +88,9 @@ impl Execution {
     }
 
     fn tell_topic(&mut self, topic: &str, id: MessageId, note: &Note, now: Millis) {
-        let payload = match self.codecs.pack(note) {
-            Ok(payload) => payload,
-            Err(error) => {
-                tracing::error!(topic, %error, "a topic could not be told");
-                return;
-            }
-        };
-        let (bytes, name) = (payload.bytes.len(), Note::NAME.to_owned());
-        let message = self.own_message(id, Content::Told { name, payload }, now);
+        let content = note.content();
+        let bytes = content.bytes();
+        let message = self.own_message(id, content, now);
         let dead_letter = false;
         self.outbox.put(topic, bytes, Parcel::Message { message, dead_letter });
     }

@@ -4,12 +4,19 @@
 //! writes to) would wake it at a moment that no replay could find again. It is noticed by who wakes: operations of the
 //! context, and what parts of the function tell each other, wake during a poll or a delivery; the rest of the world
 //! does not. Such a wait ends the instance with a misuse, as does one that nothing can ever end.
+//!
+//! Two habits of the executor would look like that and are none of the code's business. A task of tokio has a budget,
+//! and what it awaits is not ready when the budget is used up: the function is polled without one. And what yields with
+//! `tokio::task::yield_now` is woken by the executor, after the poll. If the function waits for nothing else it is simply
+//! polled again; if it does, nobody can tell the two apart, and that is refused.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+use tokio::task::unconstrained;
 use tracing::{Dispatch, Span, dispatcher};
 
 use crate::engine::divergence::Divergence;
@@ -17,6 +24,7 @@ use crate::engine::error::{Misuse, Result, WorkflowError};
 use crate::engine::execution::{Execution, steps};
 use crate::engine::journal::SharedJournal;
 use crate::engine::polling::Token;
+use crate::limits::YIELDS_MAX;
 use crate::storage::payload::Payload;
 use crate::storage::record::{Failure, FailureKind};
 
@@ -30,12 +38,14 @@ impl Execution {
         if let (None, Some(exceeded)) = (&ended, journal.exceeded.take()) {
             return Ok(Some(Err(Failure::from(exceeded).into())));
         }
-        if foreign || (ended.is_none() && !journal.is_waiting()) {
+        // What is left to deliver may be what it waits for.
+        let full = journal.is_full();
+        if foreign || (ended.is_none() && !journal.is_waiting() && !full) {
             return Ok(Some(Err(Failure::from(Misuse::ForeignWait).into())));
         }
         drop(journal);
         match ended {
-            None => self.has_failed_before(),
+            None if !full => self.has_failed_before(),
             ended => Ok(ended),
         }
     }
@@ -43,6 +53,7 @@ impl Execution {
     /// Polls to rest, delivers the next completion, and so on until nothing is left to deliver.
     pub(crate) fn advance(&mut self) -> Result<Option<Result<Payload, WorkflowError>>, Divergence> {
         let _polling = self.woken.token.poll_here();
+        let mut yields = 0;
         loop {
             let poll = self.poll_to_rest();
             let mut journal = self.journal.lock();
@@ -52,10 +63,21 @@ impl Execution {
             };
             if poll.is_ready() {
                 journal.expect_nothing_unasked(true);
-            } else if journal.divergence.is_none() && journal.deliver_next() {
+            } else if journal.is_idle() && yields < YIELDS_MAX {
+                yields += 1;
+                drop(journal);
+                // Whoever holds the waker that it had was to wake it for this, and does not matter any more.
+                self.woken = Arc::new(Woken::new(self.woken.token));
                 continue;
-            } else {
+            } else if journal.is_refused() {
+                // It goes no further, and what is delivered could make it ask for ever.
+            } else if journal.divergence.is_none() && journal.deliver_next() {
+                yields = 0;
+                continue;
+            } else if !journal.is_full() {
                 journal.expect_nothing_unasked(false);
+                journal.expect_nothing_given_up();
+                journal.expect_nothing_again();
             }
             return match (journal.divergence.take(), poll) {
                 (Some(divergence), _) => Err(divergence),
@@ -75,7 +97,7 @@ impl Execution {
             self.woken.own.store(false, Ordering::Release);
             let silent = self.journal.lock().is_silent();
             let span = (!silent).then(|| self.span());
-            let mut poll = || self.function.as_mut().poll(&mut context);
+            let mut poll = || Pin::new(&mut unconstrained(self.function.as_mut())).poll(&mut context);
             let function = AssertUnwindSafe(|| match span {
                 Some(span) => span.in_scope(poll),
                 // What the code has logged on its way here before, it does not log again.

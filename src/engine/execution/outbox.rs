@@ -51,25 +51,18 @@ impl Execution {
 
     /// A message that the code sends: complete as soon as it is durably on its way.
     pub(crate) fn begin_send(&mut self, location: Location, request: SendRequest, now: Millis) {
+        let id = self.derive(&location, "message");
+        let kind = EntryKind::Sent {
+            to: request.to.to_string(),
+            name: request.name().to_owned(),
+            id: id.clone(),
+        };
         let SendRequest {
             to,
             content,
             dead_letter,
         } = request;
-        let id = self.derive(&location, "message");
-        let kind = EntryKind::Sent {
-            to: to.to_string(),
-            name: match &content {
-                Content::Told { name, .. } => name.clone(),
-                Content::Settled { .. } => "settled".to_owned(),
-                _ => "cancel".to_owned(),
-            },
-            id: id.clone(),
-        };
-        let bytes = match &content {
-            Content::Told { payload, .. } => payload.bytes.len(),
-            _ => 0,
-        };
+        let bytes = content.bytes();
         let message = self.own_message(id, content, now);
         self.outbox.put(to, bytes, Parcel::Message { message, dead_letter });
         self.finished.push((location, kind));

@@ -21,10 +21,10 @@ impl Execution {
     pub(crate) fn speak(&mut self, commit: &mut Commit, now: Millis) {
         let mut journal = self.journal.lock();
         let said = std::mem::take(&mut journal.said);
-        if said.is_empty() {
-            return;
+        // Also if it has said nothing: that the code was called is what tells this run from one that has not begun.
+        if journal.was_polled {
+            self.state.said = self.state.said.max(journal.said_up_to());
         }
-        self.state.said = journal.said_up_to();
         drop(journal);
         for said in said {
             match said {

@@ -25,11 +25,15 @@ pub(crate) struct Undecided {
     entries: BTreeMap<Location, u64>,
     /// Those that give up, the earliest first.
     until: BTreeSet<(Millis, u64)>,
+    /// Those that wait for events.
+    events: BTreeSet<u64>,
 }
 
 impl Undecided {
     fn insert(&mut self, entry: u64, location: Location, until_ms: Option<Millis>) {
+        let is_event = self.events.contains(&entry);
         self.take(entry);
+        self.events.extend(is_event.then_some(entry));
         self.entries.insert(location.clone(), entry);
         self.until.extend(until_ms.map(|until_ms| (until_ms, entry)));
         self.waiting.insert(entry, (location, until_ms));
@@ -38,10 +42,21 @@ impl Undecided {
     fn take(&mut self, entry: u64) -> Option<Location> {
         let (location, until_ms) = self.waiting.remove(&entry)?;
         self.entries.remove(&location);
+        self.events.remove(&entry);
         if let Some(until_ms) = until_ms {
             self.until.remove(&(until_ms, entry));
         }
         Some(location)
+    }
+
+    /// This one waits for an event.
+    pub(super) fn is_for_event(&mut self, location: &Location) {
+        self.events.extend(self.entries.get(location));
+    }
+
+    /// How many wait for events.
+    pub(super) fn events(&self) -> usize {
+        self.events.len()
     }
 
     /// How many there are.
@@ -125,6 +140,8 @@ impl Execution {
                 }
             };
             if bytes > 0 && bytes + size > TAKEN_BYTES_MAX {
+                // Nothing else may come of what was taken so far: it may all have been for nobody.
+                self.more_to_take = true;
                 break;
             }
             bytes += size;

@@ -1,26 +1,20 @@
 //! Entries that are no operation of the code: a cancellation, a deadline, what is kept about a failure.
 
 use crate::engine::execution::Execution;
-use crate::location::{Location, Segment};
+use crate::location::Location;
 use crate::storage::record::EntryKind;
 
 impl Execution {
     /// A place that no operation of the code can have.
     pub(super) fn reserved(&self, name: &str) -> Location {
         let name = self.journal.lock().names.index(name);
-        reserved_at(name.expect("a reserved name is a name"))
+        Location::reserved(name.expect("a reserved name is a name"))
     }
 
     /// What is recorded at such a place.
     pub(super) fn recorded_at_reserved(&self, name: &str) -> Option<EntryKind> {
         let journal = self.journal.lock();
-        let at = reserved_at(journal.names.find(name)?);
+        let at = Location::reserved(journal.names.find(name)?);
         journal.entries.get(&at).map(|entry| entry.kind.clone())
     }
-}
-
-fn reserved_at(name: u32) -> Location {
-    let number = u64::try_from(i64::MAX).expect("a positive number");
-    let root = Location::root().child(Segment::Iteration { name, number });
-    root.expect("one segment is not too deep")
 }

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use crate::clock::Millis;
 use crate::engine::bounds::Warning;
-use crate::engine::execution::{Execution, completed};
+use crate::engine::execution::{Begin, Execution, completed};
 use crate::engine::token::PromiseToken;
 use crate::ids::MessageId;
 use crate::limits::COMPLETION_BYTES_MAX;
 use crate::storage::Commit;
-use crate::storage::key::Local;
+use crate::storage::key::{Arrival, Local};
 use crate::storage::record::{EntryKind, Name, Runnable, State, Status};
 
 impl Execution {
@@ -58,6 +58,20 @@ impl Execution {
         }
     }
 
+    /// The attempts that go into this commit. Many may have failed together: what is too much waits for the next one, and
+    /// so do the attempts that follow them.
+    fn next_attempts(&mut self) -> Vec<u64> {
+        let mut bytes = 0;
+        let fits = self.dirty_attempts.iter().take_while(|id| {
+            let before = bytes;
+            bytes += self.attempts[id].bytes();
+            before < COMPLETION_BYTES_MAX
+        });
+        let fits = fits.count();
+        let rest = self.dirty_attempts.split_off(fits);
+        std::mem::replace(&mut self.dirty_attempts, rest)
+    }
+
     /// Whether something changed that can't wait for the next commit.
     ///
     /// What the code would come to again by itself (a join, a race, the state of a loop) is stored along with
@@ -65,9 +79,12 @@ impl Execution {
     /// anything can follow from it, and when the instance rests.
     fn has_to_be_stored(&self) -> bool {
         let journal = self.journal.lock();
-        let follows = || self.steps.is_empty() || self.held.iter().any(|begin| !begin.ephemeral);
+        let (binds, seen) = (journal.observed_undurable, journal.observed_ephemeral);
+        let waits = |begin: &Begin| binds || !begin.ephemeral;
+        let follows = || self.steps.is_empty() || self.held.iter().any(waits);
         let speaks = !journal.said.is_empty() || !journal.closing.is_empty();
-        journal.urgent || speaks || (journal.observed_undurable && follows())
+        let waits_for_room = journal.is_full() || (journal.has_enough() && !self.ephemeral.is_empty());
+        journal.urgent || waits_for_room || speaks || ((binds || seen) && follows())
     }
 
     /// The id of the message that would decide a promise.
@@ -136,15 +153,20 @@ impl Execution {
         let (entries, bytes) = (journal.entries_recorded(), journal.bytes);
         drop(journal);
         self.weigh_history(entries, bytes);
-        for id in std::mem::take(&mut self.dirty_attempts) {
+        for id in self.next_attempts() {
             commit.set(&self.namespace, &Local::Attempts(id), &self.attempts[&id]);
         }
         for entry in std::mem::take(&mut self.given_up) {
             // A decision that was accepted comes first, although it was not there yet when the inbox was read.
             commit.close_to(&self.namespace, &self.decision_of(entry));
         }
-        for arrival in &self.taken {
+        // What comes back and is taken again has no row at all.
+        let came_back = |arrival: &Arrival| self.given_back.iter().any(|(back, _)| back == arrival);
+        for arrival in self.taken.iter().filter(|arrival| !came_back(arrival)) {
             commit.delete(&self.namespace, &Local::Inbox(*arrival));
+        }
+        for (arrival, message) in self.given_back.iter().filter(|(back, _)| !self.taken.contains(back)) {
+            commit.set(&self.namespace, &Local::Inbox(*arrival), message);
         }
         let before = self.state.clone();
         let revision = before.revision + 1;
@@ -161,8 +183,8 @@ impl Execution {
         if before.status != status {
             commit.set_index(&self.namespace, &self.origin, &self.state);
         }
-        // A message may have made it runnable while it rested, and it can end without having run in between.
-        if runs(before.status) != runs(status) || status.is_terminal() {
+        // A message may have made it runnable while it rested, and it can take it, or end, without having run in between.
+        if runs(before.status) != runs(status) || status.is_terminal() || (!self.taken.is_empty() && !runs(status)) {
             let runnable = runs(status).then(|| Runnable::new(self.origin.workflow.as_str(), 0));
             commit.set_runnable(&self.namespace, runnable.as_ref());
         }

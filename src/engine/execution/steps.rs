@@ -99,11 +99,11 @@ impl Execution {
         );
         // Attempts that ended with the process were not recorded by it. An attempt whose time had not come when the
         // last commit was made had not begun either: its beginning would have been another commit.
-        if due.is_none_or(|due| due <= self.state.updated_at_ms) {
-            for _ in 0..self.crashes {
-                let failure = Failure::new(FailureKind::Crashed, "the process ended");
-                self.attempt_failed(location, failure, now, now);
-            }
+        if self.crashed.has(location) && due.is_none_or(|due| due <= self.state.updated_at_ms) {
+            // It began when what it follows from was durable, or when it was due. When the process died nobody knows.
+            let began = due.unwrap_or_default().max(self.state.updated_at_ms).min(now);
+            let failure = Failure::new(FailureKind::Crashed, "the process ended");
+            self.attempt_failed(location, failure, began, now);
         }
     }
 
@@ -163,11 +163,12 @@ impl Execution {
 
     /// What is called for the next attempt at a step.
     fn call(&self, location: &Location, step: &RunningStep) -> Call {
+        let path = self.journal.lock().names.path(location);
         let mut work = step.work.lock().unwrap_or_else(PoisonError::into_inner);
         Call {
             instance: self.namespace.instance().clone(),
             run: self.state.run,
-            path: self.journal.lock().names.path(location),
+            path,
             attempt: step.number,
             activity: work.activity,
             input: work.input(),

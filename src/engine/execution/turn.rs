@@ -1,9 +1,12 @@
 //! What one turn came to, and what may follow from it at once.
 
+use std::collections::BTreeSet;
+
 use crate::clock::Millis;
 use crate::engine::bounds::Warning;
 use crate::engine::execution::{Begin, Execution, completed};
 use crate::engine::incident::Incident;
+use crate::limits::GATHERED_BYTES_MAX;
 use crate::location::Location;
 use crate::storage::Commit;
 use crate::storage::payload::Payload;
@@ -30,25 +33,33 @@ pub(crate) struct Turn {
     pub(crate) incidents: Vec<Incident>,
     /// What the log hears of.
     pub(crate) warnings: Vec<Warning>,
+    /// Steps that the function made and never awaited, if it has returned.
+    pub(crate) unawaited: BTreeSet<String>,
 }
 
 impl Execution {
-    /// Lets attempts begin. What depends on something that is not durable waits for the commit; so does a second
-    /// attempt, whose beginning is in the commit: if the process dies of it, that has to be known.
-    pub(super) fn release(&mut self, turn: &mut Turn) {
+    /// Lets attempts begin, unless the code is about to hear that it ends. What depends on something that is not durable
+    /// waits for the commit; so does a second attempt, whose beginning is in the commit: if the process dies of it, that
+    /// has to be known. An ephemeral step depends on all but the results of others of its kind.
+    pub(super) fn release(&mut self, turn: &mut Turn, ends: bool) {
         let committing = turn.commit.is_some();
-        let undurable = &mut self.journal.lock().observed_undurable;
-        let waits = *undurable;
+        let mut journal = self.journal.lock();
+        let seen = (journal.observed_undurable, journal.observed_ephemeral);
         if committing {
-            *undurable = false;
+            (journal.observed_undurable, journal.observed_ephemeral) = (false, false);
         }
+        drop(journal);
         let held = std::mem::take(&mut self.held);
         for begin in held {
-            let waits = waits || (committing && begin.number > 1);
-            if begin.ephemeral || !waits {
-                turn.begin.push(begin);
-            } else {
+            let waits = match seen {
+                _ if ends => true,
+                (undurable, _) if begin.ephemeral => undurable,
+                (undurable, ephemeral) => undurable || ephemeral || (committing && begin.number > 1),
+            };
+            if waits {
                 self.held.push(begin);
+            } else {
+                turn.begin.push(begin);
             }
         }
     }
@@ -60,13 +71,15 @@ impl Execution {
     /// That the code has seen it is something that a crash takes back. Nothing may follow from it before it is durable:
     /// steps that are not ephemeral are held until the commit that has it.
     pub(super) fn deliver_early(&mut self, now: Millis) -> bool {
-        let ephemeral = std::mem::take(&mut self.ephemeral);
-        let early = if self.finished.is_empty() {
-            ephemeral
-        } else if ephemeral.is_empty() && self.took_one_message() {
-            std::mem::take(&mut self.finished)
+        if self.finished.is_empty() && self.journal.lock().has_enough() {
+            return false;
+        }
+        let (early, told) = if self.finished.is_empty() {
+            (take_what_fits(&mut self.ephemeral), false)
+        } else if self.ephemeral.is_empty() && self.took_one_message() {
+            (std::mem::take(&mut self.finished), true)
         } else {
-            self.finished.extend(ephemeral);
+            self.finished.append(&mut self.ephemeral);
             return false;
         };
         if early.is_empty() {
@@ -81,7 +94,8 @@ impl Execution {
             delivered.push(location);
         }
         journal.committed(delivered);
-        journal.observed_undurable = true;
+        journal.observed_undurable |= told;
+        journal.observed_ephemeral |= !told;
         true
     }
 
@@ -94,10 +108,30 @@ impl Execution {
         }
     }
 
-    /// Hands out what others hear of.
+    /// Whether the next commit has it that the code is to end.
+    pub(super) fn ends_soon(&self) -> bool {
+        let ends = |kind: &EntryKind| matches!(kind, EntryKind::Cancel { .. } | EntryKind::Deadline);
+        self.finished.iter().any(|(_, kind)| ends(kind))
+    }
+
+    /// Hands out what others hear of: of failures, once they are in a commit.
     pub(super) fn tell(&mut self, turn: &mut Turn) {
-        turn.incidents = std::mem::take(&mut self.incidents);
+        if turn.commit.is_some() {
+            turn.incidents = std::mem::take(&mut self.incidents);
+        }
         turn.warnings = std::mem::take(&mut self.warnings);
         turn.posted = std::mem::take(&mut self.posted);
     }
+}
+
+/// Takes results out that may be seen together before they are stored: the next commit has all of them.
+fn take_what_fits(results: &mut Vec<(Location, EntryKind)>) -> Vec<(Location, EntryKind)> {
+    let mut bytes = 0;
+    let fits = results.iter().take_while(|(_, kind)| {
+        let before = bytes;
+        bytes += kind.bytes();
+        before < GATHERED_BYTES_MAX
+    });
+    let rest = results.split_off(fits.count());
+    std::mem::replace(results, rest)
 }

@@ -11,6 +11,7 @@ use crate::engine::execution::{Execution, Turn};
 use crate::engine::journal::Undoable;
 use crate::engine::request::StepRequest;
 use crate::location::Location;
+use crate::storage::InFlight;
 use crate::storage::payload::Payload;
 use crate::storage::record::{Decided, EntryKind, Failure, FailureKind};
 
@@ -67,10 +68,14 @@ impl Execution {
         let (any, mut failures, mut rest) = (!undoables.is_empty(), Vec::new(), Vec::new());
         for undoable in undoables {
             match &undoable.decided {
-                None => rest.push(undoable),
+                None => {
+                    rest.push(undoable);
+                    continue;
+                }
                 Some(Decided::Completed(_)) => {}
                 Some(Decided::Failed(failure)) => failures.push((journal.names.path(&undoable.at), failure.clone())),
             }
+            journal.bury(undoable.undo);
         }
         drop(journal);
         rest.reverse();
@@ -102,13 +107,18 @@ impl Execution {
             self.conclude(Undone { failure, any, failures }, turn, now);
             return;
         }
+        // Whoever asks it to end is not kept waiting for the end of it all.
+        self.take_cancels();
         self.begin_due_attempts(now);
         turn.commit = self.stage(now);
         turn.alarm_at_ms = self.alarm();
         // The failure, and the end of the undoing before, are durable before the next has an effect. So is what the
         // function saw last, and that once: what is not durable is always worth a commit.
         match turn.commit {
-            Some(_) => self.journal.lock().observed_undurable = false,
+            Some(_) => {
+                let mut journal = self.journal.lock();
+                (journal.observed_undurable, journal.observed_ephemeral) = (false, false);
+            }
             None => turn.begin = std::mem::take(&mut self.held),
         }
     }
@@ -146,7 +156,7 @@ impl Execution {
         let (work, options) = ((undo.begin)(input), undo.options);
         let undo = None;
         self.begin_step(&at, StepRequest { work, options, undo }, now);
-        self.crashes = 0;
+        self.crashed = InFlight::default();
         true
     }
 }

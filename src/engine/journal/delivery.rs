@@ -1,5 +1,6 @@
 //! Delivering: one thing at a time, in the order of the commits.
 
+use std::collections::BTreeSet;
 use std::task::Waker;
 
 use crate::clock::Millis;
@@ -14,11 +15,16 @@ impl Journal {
         self.undelivered.extend(completions);
     }
 
-    /// Delivers the next completion, or lets loops go on that wait for this place. Tells whether there was anything.
+    /// Delivers the next completion, or lets loops go on that wait for this place. Tells whether there was anything that
+    /// does not have to wait for a commit.
     pub(crate) fn deliver_next(&mut self) -> bool {
         if self.end_next() {
             return true;
         }
+        if self.is_full() {
+            return false;
+        }
+        self.pass_over_what_is_left();
         let next = self.undelivered.front().and_then(|next| self.entries[next].completed);
         // What lies between is gone: iterations that were left behind.
         let place = next.map_or(self.durable, |completed| completed.order);
@@ -34,6 +40,15 @@ impl Journal {
         self.deliver(&location);
         self.pass(place + 1);
         true
+    }
+
+    /// Passes over completions that have nobody to be delivered to: iterations that were left behind.
+    fn pass_over_what_is_left(&mut self) {
+        while let Some(next) = self.undelivered.front()
+            && !self.entries.contains_key(next)
+        {
+            self.undelivered.pop_front();
+        }
     }
 
     /// Completions before this place are past.
@@ -77,9 +92,13 @@ impl Journal {
         };
         match self.ops.get_mut(location) {
             Some(op) => {
-                let waited = deliver(op, outcome);
-                self.waiting -= usize::from(waited);
-                if let (true, Some(failure)) = (waited, ends) {
+                let recorded = op.recorded;
+                if !matches!(op.progress, Progress::Waiting(_)) {
+                    return self.leave_unread(location, outcome);
+                }
+                deliver(op, outcome);
+                self.waits_no_more(recorded);
+                if let Some(failure) = ends {
                     self.end(failure.at(self.names.path(location)));
                 }
             }
@@ -104,8 +123,10 @@ impl Journal {
         for at in waiting {
             self.end_soon(&at);
         }
-        let ops = &self.ops;
-        self.fresh.retain(|(at, _)| ops.get(at).is_none_or(|op| op.shielded));
+        let ending = self.fresh.iter().map(|(at, _)| at);
+        let ending = ending.filter(|at| self.ops.get(at).is_some_and(|op| !op.shielded));
+        let ending: BTreeSet<_> = ending.cloned().collect();
+        self.bury_fresh(|at| ending.contains(at));
         self.ended = Some(failure);
     }
 
@@ -124,8 +145,10 @@ impl Journal {
         };
         let outcome = Outcome::Ended(failure.clone());
         self.ended_at = Some(self.seen);
-        if self.ops.get_mut(&location).is_some_and(|op| deliver(op, outcome)) {
-            self.waiting -= 1;
+        let op = self.ops.get_mut(&location);
+        if let Some(recorded) = op.and_then(|op| deliver(op, outcome).then_some(op.recorded)) {
+            self.told_of_end = true;
+            self.waits_no_more(recorded);
             self.close_child(&location);
             self.dropped.push(location);
         }

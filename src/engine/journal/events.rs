@@ -29,7 +29,19 @@ impl Journal {
 /// The topic that an entry waits for, if it does.
 pub(crate) fn waits_for(entry: &Entry) -> Option<&str> {
     match &entry.kind {
-        EntryKind::Event { topic, until_ms, .. } if entry.completed.is_none() && *until_ms != GAVE_UP => Some(topic),
+        EntryKind::Event { topic, .. } if entry.completed.is_none() && !is_given_up(&entry.kind) => Some(topic),
         _ => None,
     }
+}
+
+/// Whether a wait for an event is over without one.
+pub(crate) fn is_given_up(kind: &EntryKind) -> bool {
+    matches!(
+        kind,
+        EntryKind::Event {
+            until_ms: GAVE_UP,
+            decided: None,
+            ..
+        }
+    )
 }

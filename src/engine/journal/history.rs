@@ -4,7 +4,7 @@ use std::collections::btree_map;
 
 use crate::engine::error::Misuse;
 use crate::engine::journal::delivery::deliver;
-use crate::engine::journal::{Journal, Op, Outcome, Progress};
+use crate::engine::journal::{Journal, Outcome, Progress};
 use crate::engine::witness::CallSite;
 use crate::location::{Location, Segment};
 use crate::storage::record::{Completed, Entry, EntryKind};
@@ -20,12 +20,14 @@ impl Journal {
     /// stored along with the next commit, and costs none of its own.
     pub(crate) fn note(&mut self, location: &Location, kind: EntryKind) {
         if self.entries.contains_key(location) || self.has_room() {
+            self.gather_note(location, kind.bytes());
             self.put(location, kind, None);
         }
     }
 
     /// Records a completion that is stored along with the next commit.
     pub(crate) fn note_completed(&mut self, location: &Location, kind: EntryKind, completed: Completed) {
+        self.gather(kind.bytes());
         self.put(location, kind, Some(completed));
     }
 
@@ -42,6 +44,10 @@ impl Journal {
                 self.last_id += 1;
                 let id = self.last_id;
                 vacant.insert(Entry { id, completed, kind });
+                if let Some(op) = self.ops.get_mut(location).filter(|op| !op.recorded) {
+                    op.recorded = true;
+                    self.unrecorded -= usize::from(matches!(op.progress, Progress::Waiting(_)));
+                }
             }
         }
         self.dirty.push(location.clone());
@@ -54,6 +60,7 @@ impl Journal {
 
     /// Where something was recorded since the last call, each place once.
     pub(crate) fn take_dirty(&mut self) -> Vec<Location> {
+        self.gather_anew();
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.sort();
         dirty.dedup();
@@ -78,10 +85,14 @@ impl Journal {
     /// Accounts for what is recorded at and below a name and whose code is gone.
     ///
     /// Waits for messages have numbered places. If nothing is recorded at the name itself, the next of these is
-    /// stepped over, recorded or not: so an instance that never had it counts as one that did.
+    /// stepped over, recorded or not: so an instance that never had it counts as one that did. As often as it is said,
+    /// so many of them.
     pub(crate) fn remove(&mut self, scope: &Location, name: &str, call_site: CallSite) -> Result<(), Misuse> {
         let location = self.locate(scope, name)?;
-        self.refuse_second(&location, "removed")?;
+        let again = self.ops.get(&location).is_some_and(|op| op.kind == "removed");
+        if !again {
+            self.refuse_second(&location, "removed")?;
+        }
         let named = self.entries.range(location.clone()..).next();
         if named.is_some_and(|(at, _)| at.is_at_or_below(&location)) {
             self.settle(&location);
@@ -89,16 +100,9 @@ impl Journal {
             let numbered = self.locate_next(scope, name)?;
             self.settle(&numbered);
         }
-        let (kind, shielded, progress) = ("removed", false, Progress::Over);
-        self.add(
-            &location,
-            Op {
-                kind,
-                shielded,
-                progress,
-                call_site,
-            },
-        );
+        if !again {
+            self.add_over(&location, "removed", call_site);
+        }
         Ok(())
     }
 
@@ -124,17 +128,30 @@ impl Journal {
             .take_while(|at| at.is_at_or_below(location))
             .cloned()
             .collect();
+        // What was never stored does not have to be removed: a loop may go round a million times before a commit.
+        let mut stored = false;
         for at in gone {
             if let Some(entry) = self.settled.remove(&at) {
                 self.bytes = self.bytes.saturating_sub(entry.kind.bytes() as u64);
+                self.gathered.forget(&at);
+                stored |= self.gathered.is_stored(entry.id);
                 self.forgotten.push(entry.id);
             }
         }
-        self.trimmed.push(location.clone());
+        if stored {
+            self.trimmed.push(location.clone());
+        }
     }
 
-    /// An iteration of a loop is over.
+    /// An iteration of a loop is over. Whatever is recorded of it and was not asked for was for other code.
     pub(crate) fn leave_iteration(&mut self, loop_at: &Location, iteration: &Location, number: u64) {
+        if self.unasked > 0 {
+            let below = self.entries.range(iteration.clone()..).map(|(at, _)| at);
+            let mut below = below.take_while(|at| at.is_at_or_below(iteration));
+            if let Some(unasked) = below.find(|at| !self.is_known(at)).cloned() {
+                self.diverge_unasked(&unasked);
+            }
+        }
         self.leave(iteration);
         self.left.insert(loop_at.clone(), number + 1);
     }
@@ -148,10 +165,12 @@ impl Journal {
             let Some(mut op) = self.ops.remove(&at) else { continue };
             let outlived = Outcome::Ended(Misuse::OutlivedIteration.into());
             if deliver(&mut op, outlived) {
-                self.waiting -= 1;
-                self.fresh.retain(|(asked, _)| *asked != at);
+                self.waits_no_more(op.recorded);
+                self.bury_fresh(|asked| *asked == at);
                 self.dropped.push(at.clone());
                 self.close_child(&at);
+            } else if let Progress::Delivered(outcome) = op.progress {
+                self.leave_unread(&at, outcome);
             }
             // With its operation gone the entry would count as unasked, so it goes first.
             if let Some(entry) = self.entries.remove(&at) {
@@ -159,10 +178,12 @@ impl Journal {
             }
         }
         self.settle(location);
-        let counted = self.counters.range(location.clone()..).map(|(at, _)| at);
-        let counted: Vec<_> = counted.take_while(|at| at.is_at_or_below(location)).cloned().collect();
-        for at in counted {
-            self.counters.remove(&at);
+        for counted in [&mut self.counters, &mut self.drawn] {
+            let below = counted.range(location.clone()..).map(|(at, _)| at);
+            let below: Vec<_> = below.take_while(|at| at.is_at_or_below(location)).cloned().collect();
+            for at in below {
+                counted.remove(&at);
+            }
         }
         self.forget_loops(location);
         let left = self.left.range(location.clone()..).map(|(at, _)| at);
@@ -179,7 +200,7 @@ impl Journal {
         self.put_away(gone);
     }
 
-    /// Puts entries away that have nothing more to say.
+    /// Puts entries away that have nothing more to say. Their completions are passed over when it is their turn.
     fn put_away(&mut self, gone: Vec<Location>) {
         for at in gone {
             self.unasked -= usize::from(!self.is_known(&at));
@@ -188,10 +209,6 @@ impl Journal {
             if let Some(entry) = self.entries.remove(&at) {
                 self.settled.insert(at, entry);
             }
-        }
-        if !self.undelivered.is_empty() {
-            let settled = &self.settled;
-            self.undelivered.retain(|at| !settled.contains_key(at));
         }
     }
 }

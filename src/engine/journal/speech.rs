@@ -20,6 +20,16 @@ pub(crate) enum Said {
     Answered(MessageId, Decided),
 }
 
+impl Said {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Emitted(payload) => payload.bytes.len(),
+            Self::Published(name, payload) => name.len() + payload.bytes.len(),
+            Self::Answered(_, decided) => decided.bytes(),
+        }
+    }
+}
+
 impl Journal {
     /// Says something, unless it is stored already. The bounds count all of it, so that replay is refused what was
     /// refused before.
@@ -63,6 +73,7 @@ impl Journal {
 
     fn say_unchecked(&mut self, said: Said) {
         if self.seen >= self.said_before {
+            self.gather(said.bytes() + SAID_ROW_BYTES);
             self.said.push(said);
         }
     }

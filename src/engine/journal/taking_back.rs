@@ -3,7 +3,7 @@
 //! Which parts of a function are polled before one of them is ready at once is up to `select!`, which draws lots. So
 //! what began and was dropped between two rests may not leave anything in the history: replay may never come to it.
 
-use crate::engine::journal::{Journal, SharedJournal};
+use crate::engine::journal::{Journal, Progress, SharedJournal};
 use crate::location::Location;
 
 /// How things stood when the code rested.
@@ -18,6 +18,7 @@ pub(super) struct Rested {
 impl Journal {
     /// The code is about to be polled: what is recorded by now has outlived a rest.
     pub(crate) fn begin_poll(&mut self) {
+        self.was_polled = true;
         self.rested = Rested {
             last_id: self.last_id,
             dirty: self.dirty.len(),
@@ -27,7 +28,7 @@ impl Journal {
     }
 
     /// Forgets what was recorded at and below a location since the code rested last, if it began there since.
-    fn take_back(&mut self, location: &Location) {
+    pub(super) fn take_back(&mut self, location: &Location) {
         let rested = self.rested.last_id;
         if self.entries.get(location).is_none_or(|entry| entry.id <= rested) {
             return;
@@ -41,6 +42,11 @@ impl Journal {
                 if let Some(entry) = recorded.remove(&at) {
                     self.bytes = self.bytes.saturating_sub(entry.kind.bytes() as u64);
                     self.dropped.retain(|dropped| *dropped != at);
+                    self.gathered.forget(&at);
+                    if let Some(op) = self.ops.get_mut(&at) {
+                        op.recorded = false;
+                        self.unrecorded += usize::from(matches!(op.progress, Progress::Waiting(_)));
+                    }
                 }
             }
         }

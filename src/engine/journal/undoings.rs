@@ -43,9 +43,29 @@ pub(crate) struct Undoable {
     pub(crate) undo: Undo,
 }
 
+/// Something that was done and can be undone.
+struct Done {
+    /// Its place in the order of what was done: a compensation comes after what the code had seen when it was registered.
+    place: (u64, bool, u64),
+    at: Location,
+    decided: Option<Decided>,
+    input: Payload,
+}
+
 impl Journal {
     /// Remembers how to undo what is at a place.
     pub(crate) fn register(&mut self, location: &Location, undo: Undo) -> Result<(), Misuse> {
+        let checked = self.can_be_undone(location);
+        let gone = match checked {
+            Ok(()) => self.undoings.registered.insert(location.clone(), undo),
+            Err(_) => Some(undo),
+        };
+        gone.into_iter().for_each(|gone| self.bury(gone));
+        checked
+    }
+
+    /// Whether there is a place for the undoing of what is at a place.
+    fn can_be_undone(&mut self, location: &Location) -> Result<(), Misuse> {
         let name = self.names.index("rollback")?;
         location.child(Segment::Name(name))?;
         for (loop_at, number) in self.loops_around(location) {
@@ -55,7 +75,6 @@ impl Journal {
                 return Err(Misuse::NoCheckpoint { path });
             }
         }
-        self.undoings.registered.insert(location.clone(), undo);
         Ok(())
     }
 
@@ -89,7 +108,10 @@ impl Journal {
             let depth = loop_at.segments().len();
             let now = |at: &Location| at.segments().get(depth) == scope.segments().get(depth);
             let settled = |at: &Location| at.is_at_or_below(&loop_at) && !now(at);
-            self.undoings.registered.retain(|at, _| !settled(at));
+            let registered = std::mem::take(&mut self.undoings.registered);
+            let (gone, stays): (Vec<_>, Vec<_>) = registered.into_iter().partition(|(at, _)| settled(at));
+            self.undoings.registered = stays.into_iter().collect();
+            gone.into_iter().for_each(|(_, undo)| self.bury(undo));
         }
     }
 
@@ -100,22 +122,34 @@ impl Journal {
 
     /// Forgets the loops at and below a place that the code has left.
     pub(super) fn forget_loops(&mut self, location: &Location) {
-        self.undoings.loops.retain(|at, _| !at.is_at_or_below(location));
+        let below = self.undoings.loops.range(location.clone()..).map(|(at, _)| at);
+        let gone: Vec<_> = below.take_while(|at| at.is_at_or_below(location)).cloned().collect();
+        for at in gone {
+            self.undoings.loops.remove(&at);
+        }
     }
 
     /// Everything that was done and can be undone, the last first.
     pub(crate) fn take_undoables(&mut self) -> Vec<Undoable> {
         let mut found = Vec::new();
         for (location, undo) in std::mem::take(&mut self.undoings.registered) {
-            found.extend(self.undoable(location, undo));
+            match self.done_at(location) {
+                Some(done) => found.push((done, undo)),
+                None => self.bury(undo),
+            }
         }
-        found.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
-        found.into_iter().map(|(_, undoable)| undoable).collect()
+        found.sort_by_key(|(done, _)| std::cmp::Reverse(done.place));
+        let undoable = |(Done { at, decided, input, .. }, undo)| Undoable {
+            at,
+            decided,
+            input,
+            undo,
+        };
+        found.into_iter().map(undoable).collect()
     }
 
-    /// What there is to undo at a place, and its place in the order of what was done: a compensation comes after what
-    /// the code had seen when it was registered.
-    fn undoable(&mut self, location: Location, undo: Undo) -> Option<((u64, bool, u64), Undoable)> {
+    /// What was done at a place and can be undone.
+    fn done_at(&mut self, location: Location) -> Option<Done> {
         let entry = self.recorded(&location)?;
         let (id, completed) = (entry.id, entry.completed);
         match entry.kind.clone() {
@@ -131,29 +165,19 @@ impl Journal {
                     Some(EntryKind::Rollback(decided)) => decided.clone(),
                     _ => None,
                 };
-                let place = (completed?.order + 1, false, id);
-                Some((
-                    place,
-                    Undoable {
-                        at,
-                        decided,
-                        input,
-                        undo,
-                    },
-                ))
+                Some(Done {
+                    place: (completed?.order + 1, false, id),
+                    at,
+                    decided,
+                    input,
+                })
             }
-            EntryKind::Compensation { input, seen, decided } => {
-                let at = location;
-                Some((
-                    (seen, true, id),
-                    Undoable {
-                        at,
-                        decided,
-                        input,
-                        undo,
-                    },
-                ))
-            }
+            EntryKind::Compensation { input, seen, decided } => Some(Done {
+                place: (seen, true, id),
+                at: location,
+                decided,
+                input,
+            }),
             _ => None,
         }
     }

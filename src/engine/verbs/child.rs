@@ -45,6 +45,9 @@ impl<W> Ctx<W> {
     /// parent was cancelled or came to its end), the child is closed as its [policy](Child::close) says: it is
     /// cancelled, unless it was let go with [`Child::detach`].
     ///
+    /// Children of a workflow are told apart by their number in their scope and, if they have one, by their
+    /// [id](Child::id): another id in the place of a recorded one is divergence, another input is not noticed.
+    ///
     /// ```
     /// # use everstep::{Ctx, Result, Workflow, ok};
     /// # #[derive(Clone, Copy)] struct Payment; impl Workflow for Payment {
@@ -116,7 +119,7 @@ impl<W: Workflow> Child<W> {
     /// # ok(()) }
     /// ```
     pub fn rollback<Arguments>(self, undo: impl IntoUndo<W::Output, Arguments>) -> Self {
-        self.undo.set(Some(Undo::new(undo, self.scope.codecs().clone())));
+        self.undo.set(Some(Undo::new(undo, self.scope.shared_facts())));
         self
     }
 
@@ -152,7 +155,7 @@ impl<W: Workflow> Child<W> {
             return Ok(id.clone()?);
         }
         let (facts, location) = (self.scope.facts(), self.location.clone()?);
-        let id = derived::id(facts.secret, facts.run, &location, "child");
+        let id = derived::id(facts.seed(), facts.run, &location, "child");
         Ok(InstanceId::new(id)?)
     }
 
@@ -172,9 +175,13 @@ impl<W: Workflow> Child<W> {
         let close = if awaited { self.close } else { ClosePolicy::Abandon };
         Ok(Request::Child(ChildRequest {
             state: self.state(awaited, close)?,
+            named: self.id.is_some(),
             version: W::VERSION,
             input: input.clone(),
-            manner: Manner::default(),
+            manner: Manner {
+                deadline: W::policy().deadline,
+                ..Manner::default()
+            },
             undo: self.undo.take().filter(|_| awaited),
         }))
     }
@@ -371,10 +378,7 @@ fn output<W: Workflow>(operation: &Operation, kind: EntryKind) -> Result<W::Outp
         unreachable!("a child is delivered as one");
     };
     match decided {
-        Some(Decided::Completed(payload)) => {
-            let output = operation.codecs().unpack(&payload);
-            output.map_err(|error| Failure::from(error).at(operation.path()))
-        }
+        Some(Decided::Completed(payload)) => operation.read(&payload),
         Some(Decided::Failed(failure)) => {
             let failed = || Failure::of_child(&instance, &failure).at(operation.path());
             let nothing = (reach == Reach::Nobody).then(|| out_of_nothing::<W>(operation));

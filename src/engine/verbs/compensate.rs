@@ -48,7 +48,7 @@ impl<W> Ctx<W> {
         T: Serialize + DeserializeOwned + 'static,
     {
         let scope = self.scope().clone();
-        let undo = Undo::new(undo, scope.codecs().clone());
+        let undo = Undo::new(undo, scope.shared_facts());
         match register(&scope, name, &input, undo, std::panic::Location::caller()) {
             Ok(location) => {
                 let location = Some(location);
@@ -100,13 +100,15 @@ fn register<T: Serialize>(
     undo: Undo,
     call_site: CallSite,
 ) -> Result<Location, Failure> {
-    let input = scope.codecs().pack(input)?;
+    let input = scope.pack(input)?;
     let mut journal = scope.journal().lock();
     let location = journal.locate(scope.location(), name)?;
     journal.know(&location, "compensation", call_site)?;
     journal.register(&location, undo)?;
     if !journal.entries.contains_key(&location) {
         let (seen, decided) = (journal.seen, None);
+        // What is registered has to be stored with what follows, or it would not be undone.
+        journal.has_room_at_once(input.bytes.len())?;
         journal.note(&location, EntryKind::Compensation { input, seen, decided });
     }
     Ok(location)
@@ -131,7 +133,7 @@ impl Compensation {
         None
     }
 
-    /// Attempts in all, the first included.
+    /// Attempts in all, the first included; it is made in any case, so none is taken for one.
     pub fn attempts(self, attempts: u32) -> Self {
         self.option(|options| options.retry.attempts = attempts.max(1))
     }
@@ -141,7 +143,7 @@ impl Compensation {
         self.attempts(retries.saturating_add(1))
     }
 
-    /// The wait before the second attempt.
+    /// The wait before the second attempt. Those after it grow up to a minute or to this, whichever is longer.
     pub fn delay(self, delay: impl IntoDuration) -> Self {
         let delay = self.duration(delay.into_duration());
         self.option(|options| options.retry.delay = delay.unwrap_or(options.retry.delay))
@@ -153,7 +155,10 @@ impl Compensation {
     }
 
     /// Everything about retries at once.
-    pub fn retry(self, retry: Retry) -> Self {
+    pub fn retry(self, mut retry: Retry) -> Self {
+        if let Some(invalid) = retry.invalid.take() {
+            self.duration(Err(*invalid));
+        }
         self.option(|options| options.retry = retry)
     }
 

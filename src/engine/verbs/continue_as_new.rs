@@ -3,7 +3,6 @@
 use crate::engine::context::Ctx;
 use crate::engine::error::{Result, WorkflowError};
 use crate::engine::workflow::Workflow;
-use crate::storage::record::Failure;
 
 impl<W: Workflow> Ctx<W> {
     /// Ends this run and begins the next one from the start, with this input: for what goes on for ever, or for so
@@ -11,8 +10,9 @@ impl<W: Workflow> Ctx<W> {
     ///
     /// The instance stays the same: its id, tags, parent and deadline, messages that it has not read, what it has
     /// published and answered. Its history and the attempts at its steps go; what was done is settled, and no failure
-    /// of a later run undoes it. The number of the run is one higher, and so idempotency keys and what is drawn by
-    /// chance are others. Whoever waits for the result gets that of the last run.
+    /// of a later run undoes it. The next run begins with the code as it is now, and with its version. The number of the
+    /// run is one higher, and so idempotency keys and what is drawn by chance are others. Whoever waits for the result
+    /// gets that of the last run.
     ///
     /// An instance that was cancelled or has run out of time ends with that instead.
     ///
@@ -26,7 +26,7 @@ impl<W: Workflow> Ctx<W> {
     /// ```
     #[expect(clippy::needless_pass_by_value, reason = "the caller is done with it")]
     pub fn continue_as_new<T>(&self, input: W::Input) -> Result<T> {
-        let input = self.scope().codecs().pack(&input).map_err(Failure::from)?;
+        let input = self.scope().pack(&input)?;
         Err(WorkflowError::next_run(input))
     }
 }

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::clock::Millis;
 use crate::duration::{IntoDuration, InvalidDuration};
@@ -12,6 +12,7 @@ use crate::engine::context::Ctx;
 use crate::engine::message::Message;
 use crate::engine::operation::{Operation, Place};
 use crate::engine::request::{PublishRequest, Request, Until};
+use crate::engine::verbs::within::Within;
 use crate::limits::EVENT_BYTES_MAX;
 use crate::storage::payload::Payload;
 use crate::storage::record::{Decided, EntryKind, Failure, FailureKind};
@@ -41,6 +42,9 @@ impl<W> Ctx<W> {
     /// Publishes an event: everyone gets it who waits for its type with [`Ctx::wait_event`]. If nobody does, it is kept
     /// for a day, or as long as [said](Publish::keep), for the next one who does.
     ///
+    /// What a scope publishes is told apart by its number and its type: another type in the place of a recorded one is
+    /// divergence, another event of the same type is not noticed.
+    ///
     /// ```
     /// # use everstep::{Ctx, Message, Result, ok};
     /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct PriceChanged { to: u32 }
@@ -64,6 +68,12 @@ impl<W> Ctx<W> {
     }
 
     /// Waits for an event of a type: one that is kept, or the next.
+    ///
+    /// Waits for a type are told apart by their number in their scope, as those for [messages](Ctx::receive) are.
+    ///
+    /// A wait that was polled takes its event when that comes, also if the code looks elsewhere. Unlike a message, an event
+    /// [for one](Publish::to_one) that came so does not go back when the wait is dropped: drop a wait that is no longer
+    /// needed before anything else is awaited.
     #[track_caller]
     pub fn wait_event<E: Message>(&self) -> WaitEvent<E> {
         WaitEvent {
@@ -94,6 +104,22 @@ impl<E: Message> WaitEvent<E> {
         self.until = timeout.into_duration().map(|timeout| Some(Until::After(timeout)));
         self
     }
+
+    /// Gives up with an error at this time.
+    pub fn until(mut self, time: SystemTime) -> Self {
+        self.until = Until::time(time, self.operation.scope().now_ms()).map(Some);
+        self
+    }
+
+    /// Gives none when it gives up, instead of an error.
+    pub fn or_none(self) -> Within<Self> {
+        Within(self)
+    }
+
+    /// Gives none after this long.
+    pub fn within(self, timeout: impl IntoDuration) -> Within<Self> {
+        self.timeout(timeout).or_none()
+    }
 }
 
 impl Future for Publish {
@@ -120,11 +146,10 @@ impl Future for Publish {
     }
 }
 
-impl<E: Message> Future for WaitEvent<E> {
-    type Output = Result<E, Failure>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
+impl<E: Message> WaitEvent<E> {
+    /// The event; none if none came in time.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<E>, Failure>> {
+        let this = self;
         let until = &this.until;
         let request = || Ok(Request::Event(E::NAME, until.clone()?));
         let kind = ready!(this.operation.poll_with(cx, request))?;
@@ -132,13 +157,29 @@ impl<E: Message> Future for WaitEvent<E> {
             unreachable!("a wait for an event is delivered as one");
         };
         let payload = match decided {
-            Some(Decided::Completed(payload)) => Ok(payload),
-            Some(Decided::Failed(failure)) => Err(failure),
-            None => Err(Failure::timed_out("no event came in time")),
+            Some(Decided::Completed(payload)) => payload,
+            Some(Decided::Failed(failure)) => return Poll::Ready(Err(failure.at(this.operation.path()))),
+            None => return Poll::Ready(Ok(None)),
         };
-        let payload = payload.map_err(|failure| failure.at(this.operation.path()))?;
-        let event = this.operation.codecs().unpack(&payload);
-        Poll::Ready(event.map_err(|error| Failure::from(error).at(this.operation.path())))
+        Poll::Ready(this.operation.read_from_others(&payload).map(Some))
+    }
+}
+
+impl<E: Message> Future for WaitEvent<E> {
+    type Output = Result<E, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let event = ready!(self.poll_event(cx))?;
+        let gave_up = || Failure::timed_out("no event came in time").at(self.operation.path());
+        Poll::Ready(event.ok_or_else(gave_up))
+    }
+}
+
+impl<E: Message> Future for Within<WaitEvent<E>> {
+    type Output = Result<Option<E>, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_event(cx)
     }
 }
 

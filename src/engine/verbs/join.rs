@@ -68,7 +68,9 @@ impl JoinScope {
     fn declare(&self, names: &[&str]) -> std::result::Result<Vec<Scope>, Failure> {
         self.running.store(names.len(), Ordering::Relaxed);
         let mut journal = self.scope.journal().lock();
-        journal.bounds.check_scope(names.len() as u64)?;
+        if !journal.entries.contains_key(&self.location) {
+            journal.check_branches(names.len() as u64)?;
+        }
         let mut scopes = Vec::with_capacity(names.len());
         let mut known = HashSet::with_capacity(names.len());
         for name in names {

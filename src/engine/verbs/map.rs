@@ -16,6 +16,24 @@ use crate::storage::record::{EntryKind, Failure, FailureKind};
 impl<W: 'static> Ctx<W> {
     /// Does the same for every item, at most `concurrency` at a time, each in a scope of its own. Results come in the
     /// order of the items; all run to their end even if one fails.
+    ///
+    /// What is recorded belongs to the first item, the second, and so on. So the items have to come in the same order
+    /// whenever the function is called, as those of a vector do; a `HashMap` or a `HashSet` has another order after a
+    /// restart, and would give what was recorded for one item to another. Sort them first. That there are as many as there
+    /// were is checked; that they are the same can't be.
+    ///
+    /// ```
+    /// # use std::collections::HashMap;
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # async fn example<W: Workflow>(ctx: Ctx<W>, stock: HashMap<String, u32>) -> Result<()> {
+    /// let mut stock: Vec<_> = stock.into_iter().collect();
+    /// stock.sort();
+    /// let order = |ctx: Ctx<W>, (name, count): (String, u32)| async move {
+    ///     ok(ctx.step("order", move || { let name = name.clone(); async move { ok(format!("{count} {name}")) } }).await?)
+    /// };
+    /// let orders: Vec<String> = ctx.map("orders", stock, 8, order).await?;
+    /// # ok(()) }
+    /// ```
     #[track_caller]
     pub fn map<I, T, F, Fut>(
         &self,
@@ -94,7 +112,10 @@ fn begin(scope: &Scope, name: &str, items: u64, call_site: CallSite) -> std::res
     let mut journal = scope.journal().lock();
     let location = journal.locate(scope.location(), name)?;
     journal.know(&location, "map", call_site)?;
-    journal.bounds.check_scope(items)?;
+    // What is recorded was within the bounds of its time.
+    if !journal.entries.contains_key(&location) {
+        journal.check_branches(items)?;
+    }
     match journal.entries.get(&location).map(|entry| &entry.kind) {
         Some(EntryKind::Map { items: recorded }) if *recorded != items => {
             journal.diverge(&location, &format!("map of {items} items"));

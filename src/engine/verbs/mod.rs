@@ -22,6 +22,7 @@ mod step;
 mod tell;
 mod try_scope;
 mod version;
+mod within;
 
 pub use activity::{Activity, IntoActivity};
 pub use ask::{Asked, Reply};
@@ -34,10 +35,11 @@ pub use promise::Promise;
 pub use race::{Contestants, Winner};
 #[doc(hidden)]
 pub use receive::Decoder;
-pub use receive::{Receive, ReceiveMany, Within};
+pub use receive::{Receive, ReceiveMany};
 pub(crate) use receive::{told, unpack};
 pub use repeat::{Loop, Repeat};
 pub use send::{Address, SendTo};
 pub use sleep::Sleep;
 pub use step::{IntoBlockingWork, IntoWork, Step};
 pub use try_scope::{TryScope, TryStep};
+pub use within::Within;

@@ -14,6 +14,7 @@ use crate::engine::error::Misuse;
 use crate::engine::operation::{Operation, Place};
 use crate::engine::request::{OutsideRequest, Request, Until};
 use crate::engine::token::PromiseToken;
+use crate::engine::verbs::within::Within;
 use crate::storage::record::{Decided, EntryKind, Failure};
 
 /// Something that the outside world decides. Give its token away, then await it.
@@ -83,15 +84,24 @@ impl<T> Promise<T> {
 
     /// Gives up with an error at this time.
     pub fn until(mut self, time: SystemTime) -> Self {
-        self.until = Until::time(time).map(Some);
+        self.until = Until::time(time, self.operation.scope().now_ms()).map(Some);
         self
+    }
+
+    /// Gives none when it gives up, instead of an error.
+    pub fn or_none(self) -> Within<Self> {
+        Within(self)
+    }
+
+    /// Gives none if nobody decided it this long after it is first awaited.
+    pub fn within(self, timeout: impl IntoDuration) -> Within<Self> {
+        self.timeout(timeout).or_none()
     }
 }
 
-impl<T: DeserializeOwned> Future for Promise<T> {
-    type Output = Result<T, Failure>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+impl<T: DeserializeOwned> Promise<T> {
+    /// What it came to; none if nobody decided it in time.
+    fn poll_decided(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<T>, Failure>> {
         let until = std::mem::replace(&mut self.until, Ok(None)).map_err(Misuse::from)?;
         if let Some(until) = until {
             self.operation.limit(until);
@@ -102,13 +112,28 @@ impl<T: DeserializeOwned> Future for Promise<T> {
         };
         let at = |failure: Failure| failure.at(self.operation.path());
         Poll::Ready(match decided {
-            Some(Decided::Completed(payload)) => {
-                let value = self.operation.codecs().unpack(&payload);
-                value.map_err(|error| at(error.into()))
-            }
+            Some(Decided::Completed(payload)) => self.operation.read_from_others(&payload).map(Some),
             Some(Decided::Failed(failure)) => Err(at(failure)),
-            None => Err(at(Failure::timed_out("nobody decided it in time"))),
+            None => Ok(None),
         })
+    }
+}
+
+impl<T: DeserializeOwned> Future for Promise<T> {
+    type Output = Result<T, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let decided = ready!(self.poll_decided(cx))?;
+        let gave_up = || Failure::timed_out("nobody decided it in time").at(self.operation.path());
+        Poll::Ready(decided.ok_or_else(gave_up))
+    }
+}
+
+impl<T: DeserializeOwned> Future for Within<Promise<T>> {
+    type Output = Result<Option<T>, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_decided(cx)
     }
 }
 

@@ -101,7 +101,9 @@ fn begin<'a, W, T>(
 ) -> std::result::Result<Vec<(String, Running<'a, T>)>, Failure> {
     let mut scopes: Vec<Scope> = Vec::with_capacity(branches.len());
     let mut journal = scope.journal().lock();
-    journal.bounds.check_scope(branches.len() as u64)?;
+    if !journal.entries.contains_key(location) {
+        journal.check_branches(branches.len() as u64)?;
+    }
     let mut known = HashSet::with_capacity(branches.len());
     for (name, _) in &branches {
         let inside = scope.inside(journal.locate(location, name)?);

@@ -8,10 +8,12 @@ use std::time::SystemTime;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::context::Ctx;
 use crate::engine::error::Misuse;
+use crate::engine::journal::has_given_back;
 use crate::engine::message::{Message, Messages};
 use crate::engine::operation::{Operation, Place};
 use crate::engine::request::{ReceiveRequest, Request, Until};
 use crate::engine::verbs::ask::Reply;
+use crate::engine::verbs::within::Within;
 use crate::engine::workflow::Accepts;
 use crate::storage::record::{self, EntryKind, Failure};
 
@@ -28,10 +30,6 @@ pub struct Receive<T> {
     decode: Decode<T>,
 }
 
-/// A wait for one message that gives none when the time is over; await it.
-#[must_use = "nothing is received until it is awaited"]
-pub struct Within<T>(Receive<T>);
-
 /// A wait for messages, at least one; await it.
 #[must_use = "nothing is received until it is awaited"]
 pub struct ReceiveMany<T> {
@@ -44,6 +42,9 @@ impl<W> Ctx<W> {
     /// were sent, whenever that was.
     ///
     /// Of several waits at once, the one that has waited longest is served first.
+    ///
+    /// Waits for a type are told apart by their number in their scope. New code that waits once more before a wait that an
+    /// instance has passed is given what that one took: guard it with [`Ctx::patched`], or give it a scope of its own.
     ///
     /// ```
     /// # use everstep::{Accepts, Ctx, Message, Result, Workflow, ok};
@@ -123,8 +124,7 @@ pub(crate) fn unpack<T: serde::de::DeserializeOwned>(
     operation: &Operation,
     payload: &crate::storage::payload::Payload,
 ) -> Result<T, Failure> {
-    let decoded = operation.codecs().unpack(payload);
-    decoded.map_err(|error| Failure::from(error).at(operation.path()))
+    operation.read_from_others(payload)
 }
 
 pub(crate) fn told(message: &record::Message) -> (&str, &crate::storage::payload::Payload) {
@@ -157,17 +157,17 @@ impl<T> Receive<T> {
 
     /// Gives up with an error at this time.
     pub fn until(mut self, time: SystemTime) -> Self {
-        self.until = Until::time(time).map(Some);
+        self.until = Until::time(time, self.operation.scope().now_ms()).map(Some);
         self
     }
 
     /// Gives none when it gives up, instead of an error.
-    pub fn or_none(self) -> Within<T> {
+    pub fn or_none(self) -> Within<Self> {
         Within(self)
     }
 
     /// Gives none after this long.
-    pub fn within(self, timeout: impl IntoDuration) -> Within<T> {
+    pub fn within(self, timeout: impl IntoDuration) -> Within<Self> {
         self.timeout(timeout).or_none()
     }
 
@@ -182,6 +182,11 @@ impl<T> Receive<T> {
             }))
         };
         let kind = ready!(self.operation.poll_with(cx, request))?;
+        if has_given_back(&kind) {
+            // Nobody looked at what had come, and by now somebody else may have it.
+            self.operation.diverge("receive whose message it looks at");
+            return Poll::Pending;
+        }
         let EntryKind::Receive { taken, .. } = kind else {
             unreachable!("a wait for messages is delivered as one");
         };
@@ -223,7 +228,7 @@ impl<T> Future for Receive<T> {
     }
 }
 
-impl<T> Future for Within<T> {
+impl<T> Future for Within<Receive<T>> {
     type Output = Result<Option<T>, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

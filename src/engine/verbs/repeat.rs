@@ -4,6 +4,7 @@
 //! is recorded, and what lies before it never has to be replayed again; every so many, the history of old iterations
 //! is removed. So a loop of a million iterations costs no more disk, memory or replay than one of a hundred.
 
+use std::any::type_name;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -13,13 +14,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::clock::Millis;
+use crate::engine::bounds::Exceeded;
 use crate::engine::context::Ctx;
 use crate::engine::error::{Misuse, Result};
-use crate::engine::journal::{SharedJournal, Whole};
+use crate::engine::journal::{Again, SharedJournal, Whole, poll_inside};
 use crate::engine::witness::CallSite;
+use crate::limits::VALUE_BYTES_MAX;
 use crate::location::{Location, Segment, TooDeep};
 use crate::storage::payload::Payload;
-use crate::storage::record::{EntryKind, LoopState, Retained};
+use crate::storage::record::{EntryKind, Failure, LoopState, Retained};
+
+/// What the row of a loop has beside its payloads, at most.
+const ENTRY_BYTES: usize = 1024;
 
 /// How an iteration ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +52,11 @@ pub struct Repeat<'a, W, S, T, F> {
 
 impl<W: 'static> Ctx<W> {
     /// Repeats `body` until it breaks. Each iteration is a scope of its own.
+    ///
+    /// After a restart the loop goes on from the last state that was recorded, not from its beginning. So the state is
+    /// all that outlives an iteration: what `body` counts or collects elsewhere begins anew. In an iteration use the
+    /// context that `body` is given. The context around the loop, and what was made with it and never awaited before the
+    /// loop, answer with an error there.
     ///
     /// ```
     /// # use everstep::{Ctx, Loop, Result, Workflow, ok};
@@ -147,7 +158,7 @@ where
         F: FnMut(Ctx<W>, S) -> Fut + Send,
         Fut: Future<Output = Result<Loop<S, T>>> + Send,
     {
-        let begun = self.begin(self.ctx.scope().pack(&self.state)?)?;
+        let begun = self.begin()?;
         let whole = Whole::begin(self.ctx.scope().journal(), &begun.location);
         let ended = self.go_on(begun).await;
         whole.end();
@@ -160,39 +171,41 @@ where
         F: FnMut(Ctx<W>, S) -> Fut + Send,
         Fut: Future<Output = Result<Loop<S, T>>> + Send,
     {
-        let codecs = self.ctx.scope().codecs().clone();
+        let journal = self.ctx.scope().journal().clone();
         if let Some(retained) = begun.recorded.undo.clone() {
             self.go_through_again(&begun, retained).await?;
         }
         let (seen, now_ms) = (begun.recorded.seen, begun.recorded.now_ms);
-        resume(self.ctx.scope().journal().clone(), seen, now_ms).await;
+        resume(journal.clone(), seen, now_ms).await;
         if let Some(output) = &begun.recorded.output {
-            return Ok(codecs.unpack(output)?);
+            return self.read(&begun, output);
         }
-        let mut state: S = codecs.unpack(&begun.recorded.state)?;
-        let mut iteration = begun.recorded.iteration;
+        let mut state: S = self.read(&begun, &begun.recorded.state)?;
+        // What is recorded was within the bounds of its time.
+        let (mut iteration, mut packed) = (begun.recorded.iteration, begun.recorded.state.clone());
         loop {
             let inside = begun.iteration(iteration)?;
             let ctx = Ctx::new(self.ctx.scope().inside(inside.clone()));
-            self.enter(&begun, iteration, self.ctx.scope().pack(&state)?);
-            let next = (self.body)(ctx, state).await?;
-            let mut journal = self.ctx.scope().journal().lock();
-            journal.leave_iteration(&begun.location, &inside, iteration);
-            drop(journal);
+            self.enter(&begun, iteration, packed);
+            let next = poll_inside(&journal, &inside, || (self.body)(ctx, state)).await?;
+            journal.lock().leave_iteration(&begun.location, &inside, iteration);
             iteration += 1;
             match next {
                 Loop::Continue(next) => {
+                    packed = self.pack(&next)?;
                     if iteration.is_multiple_of(self.commit_interval) {
                         begun.recorded.iteration = iteration;
-                        begun.recorded.state = self.ctx.scope().pack(&next)?;
-                        self.record(&mut begun);
+                        begun.recorded.state = packed.clone();
+                        self.record(&mut begun)?;
                     }
                     state = next;
                 }
                 Loop::Break(value) => {
                     begun.recorded.iteration = iteration;
-                    begun.recorded.output = Some(self.ctx.scope().pack(&value)?);
-                    self.record(&mut begun);
+                    begun.recorded.output = Some(self.pack(&value)?);
+                    // Nobody goes on from there any more.
+                    begun.recorded.state = Payload::nothing();
+                    self.record(&mut begun)?;
                     return Ok(value);
                 }
             }
@@ -209,10 +222,13 @@ where
         let scope = self.ctx.scope().clone();
         resume(scope.journal().clone(), retained.seen, retained.now_ms).await;
         let inside = begun.iteration(retained.iteration)?;
-        let state: S = scope.codecs().unpack(&retained.state)?;
+        let state: S = self.read(begun, &retained.state)?;
         let number = retained.iteration;
         scope.journal().lock().enter_iteration(&begun.location, retained);
-        let ended = (self.body)(Ctx::new(scope.inside(inside.clone())), state).await;
+        let again = Again::begin(scope.journal(), &inside);
+        let ctx = Ctx::new(scope.inside(inside.clone()));
+        let ended = poll_inside(scope.journal(), &inside, || (self.body)(ctx, state)).await;
+        drop(again);
         let mut journal = scope.journal().lock();
         if ended.is_err() {
             journal.diverge(&begun.location, "loop whose iteration fails");
@@ -235,22 +251,42 @@ where
         journal.enter_iteration(&begun.location, running);
     }
 
-    fn begin(&self, state: Payload) -> Result<Begun> {
+    /// Reads what is recorded of the loop. If that can't be read, the code is not the code that it was recorded for.
+    fn read<V: DeserializeOwned>(&self, begun: &Begun, recorded: &Payload) -> Result<V> {
+        let read = self.ctx.scope().codecs().unpack(recorded);
+        Ok(read.inspect_err(|error| {
+            let asked = format!("loop with a {}, which says: {error}", type_name::<V>());
+            self.ctx.scope().journal().lock().diverge(&begun.location, &asked);
+        })?)
+    }
+
+    /// A value as it will be stored, if it is not too large for that. One from the past was not; so one that is ends the
+    /// function, or code that went on from the error would not get it again.
+    fn pack<V: Serialize>(&self, value: &V) -> Result<Payload> {
         let scope = self.ctx.scope();
+        let packed = scope.codecs().pack(value)?;
         let mut journal = scope.journal().lock();
-        let location = journal
-            .locate(scope.location(), &self.name)
-            .map_err(crate::storage::record::Failure::from)?;
-        journal
-            .know(&location, "loop", self.call_site)
-            .map_err(crate::storage::record::Failure::from)?;
-        let name = journal
-            .names
-            .index(&self.name)
-            .map_err(|error| crate::storage::record::Failure::from(Misuse::from(error)))?;
+        if journal.caught_up()
+            && let Err(exceeded) = journal.bounds.check_payload(packed.bytes.len())
+        {
+            journal.refuse(exceeded).map_err(Failure::from)?;
+        }
+        Ok(packed)
+    }
+
+    fn begin(&self) -> Result<Begun> {
+        let scope = self.ctx.scope();
+        let state = scope.codecs().pack(&self.state)?;
+        let mut journal = scope.journal().lock();
+        let location = journal.locate(scope.location(), &self.name).map_err(Failure::from)?;
+        journal.know(&location, "loop", self.call_site).map_err(Failure::from)?;
+        let name = journal.names.index(&self.name).map_err(Misuse::from);
+        let name = name.map_err(Failure::from)?;
         let recorded = match journal.entries.get(&location).map(|entry| entry.kind.clone()) {
             Some(EntryKind::Loop(recorded)) => recorded,
             _ => {
+                // What is recorded was within the bounds of its time.
+                journal.bounds.check_payload(state.bytes.len()).map_err(Failure::from)?;
                 let recorded = LoopState {
                     iteration: 0,
                     state,
@@ -281,11 +317,12 @@ where
 
     /// Records where the loop stands, and removes the history of iterations that are not kept.
     ///
-    /// Not at a moment that replay could not find again: there it goes through the last iterations once more.
-    fn record(&self, begun: &mut Begun) {
+    /// Not at a moment that replay could not find again: there it goes through the last iterations once more. And not
+    /// after a mistake that ends the function: replay has to come to it again.
+    fn record(&self, begun: &mut Begun) -> std::result::Result<(), Failure> {
         let mut journal = self.ctx.scope().journal().lock();
-        if !journal.is_told_by_place() {
-            return;
+        if !journal.is_told_by_place() || journal.misused.is_some() {
+            return Ok(());
         }
         let marked = journal.marked_iteration(&begun.location).cloned();
         let before = std::mem::replace(&mut begun.recorded.undo, marked);
@@ -316,7 +353,14 @@ where
         }
         begun.recorded.seen = journal.seen;
         begun.recorded.now_ms = journal.now_ms;
-        journal.note(&begun.location, EntryKind::Loop(begun.recorded.clone()));
+        let noted = EntryKind::Loop(begun.recorded.clone());
+        // Each part of it is within bounds, and all of them are one row.
+        let (bytes, max) = (noted.bytes(), VALUE_BYTES_MAX - ENTRY_BYTES);
+        if bytes > max {
+            return Err(Exceeded::Payload { bytes, max }.into());
+        }
+        journal.note(&begun.location, noted);
+        Ok(())
     }
 }
 

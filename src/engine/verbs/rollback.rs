@@ -25,7 +25,7 @@ impl<T: DeserializeOwned + 'static> Step<T> {
     /// ```
     pub fn rollback<Arguments>(mut self, undo: impl IntoUndo<T, Arguments>) -> Self {
         let options = self.undo_options.clone();
-        let undo = Undo::new(undo, self.operation.codecs().clone());
+        let undo = Undo::new(undo, self.operation.scope().shared_facts());
         self.undo = Some(Undo { options, ..undo });
         self
     }

@@ -78,8 +78,11 @@ impl<W> Ctx<W> {
     /// Sends a message to an instance of another workflow. When this returns the message is durably on its way: it
     /// is taken once, whatever crashes, and messages to the same instance arrive in the order in which they were sent.
     ///
-    /// A message for an instance that has ended, or that there is not, is dropped; [`SendTo::dead_letter`] keeps it.
-    /// A message that the workflow does not accept does not compile.
+    /// A message for an instance that has ended, or that there is not, is dropped; [`SendTo::dead_letter`] keeps it. One
+    /// for an instance whose inbox is full waits on disk until there is room, however many that become. A message that the workflow does not accept does not compile.
+    ///
+    /// What a scope sends is told apart by its number, by whom it is for and by its type: another message of the same type
+    /// to the same instance, sent before one that an instance has sent, is taken for that one.
     ///
     /// ```
     /// # use everstep::{Accepts, Ctx, Message, Result, Workflow, ok};
@@ -120,7 +123,8 @@ impl SendTo {
         }
     }
 
-    /// Keeps the message as a dead letter if it can't be delivered: see `runtime.dead_letters()`.
+    /// Keeps the message as a dead letter if it can't be delivered: see `runtime.dead_letters()`. It is kept until somebody
+    /// sees to it, or as long as [`Config::keep_dead_letters`](crate::Config::keep_dead_letters) says.
     pub fn dead_letter(mut self) -> Self {
         self.dead_letter = true;
         self

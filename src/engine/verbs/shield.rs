@@ -19,8 +19,11 @@ impl<W> Ctx<W> {
         Self::new(self.scope().shielded())
     }
 
-    /// Whether the instance was asked to end, as far as the code has got.
+    /// Whether the instance was asked to end, or has run out of time, as far as the code has got. Code that has heard of
+    /// it comes to that end, whatever it returns.
     pub fn is_cancelled(&self) -> bool {
-        self.scope().journal().lock().ended.is_some()
+        let mut journal = self.scope().journal().lock();
+        journal.told_of_end |= journal.ended.is_some();
+        journal.ended.is_some()
     }
 }

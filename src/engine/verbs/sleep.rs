@@ -37,7 +37,7 @@ impl<W> Ctx<W> {
     /// Sleeps until a time. One that has passed returns at once, and is recorded.
     #[track_caller]
     pub fn sleep_until(&self, name: &str, time: SystemTime) -> Sleep {
-        self.sleeping(name, Until::time(time))
+        self.sleeping(name, Until::time(time, self.scope().now_ms()))
     }
 
     #[track_caller]

@@ -1,5 +1,6 @@
 //! `ctx.step`: a unit of work with an effect.
 
+use std::any::type_name;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -18,6 +19,9 @@ use crate::engine::request::{Request, StepOptions, StepRequest, Work};
 use crate::engine::retry::{Backoff, Retry};
 use crate::engine::scope::{Facts, Scope};
 use crate::engine::undo::{Undo, undo_options};
+use crate::engine::witness::Unreadable;
+use crate::limits::UNAWAITED_TOLD_MAX;
+use crate::storage::payload::Payload;
 use crate::storage::record::{Decided, EntryKind, Failure};
 
 /// The work of a step: a closure that takes nothing, or the [`Attempt`] that it is called for.
@@ -196,7 +200,7 @@ impl<T> Step<T> {
         }
     }
 
-    /// Attempts in all, the first included.
+    /// Attempts in all, the first included; it is made in any case, so none is taken for one.
     pub fn attempts(self, attempts: u32) -> Self {
         self.option(|options| options.retry.attempts = attempts.max(1))
     }
@@ -206,17 +210,20 @@ impl<T> Step<T> {
         self.attempts(retries.saturating_add(1))
     }
 
-    /// The wait before the second attempt.
+    /// The wait before the second attempt. Those after it grow up to a minute or to this, whichever is longer.
     pub fn delay(self, delay: impl IntoDuration) -> Self {
         self.duration(delay, |options, delay| options.retry.delay = delay)
     }
 
-    /// The longest wait between two attempts.
+    /// The longest wait between two attempts, also where a [function](Backoff::Function) says how long it is.
     pub fn delay_max(self, delay_max: impl IntoDuration) -> Self {
-        self.duration(delay_max, |options, delay_max| options.retry.delay_max = delay_max)
+        self.duration(delay_max, |options, delay_max| {
+            options.retry.delay_max = Some(delay_max);
+        })
     }
 
-    /// Tries again only after failures of which `worth` says so.
+    /// Tries again only after failures of which `worth` says so. It is not asked about an attempt that ended with its
+    /// process, or that fell silent: those are tried again.
     ///
     /// ```
     /// # use everstep::{Ctx, Result, Workflow, ok};
@@ -237,7 +244,10 @@ impl<T> Step<T> {
     }
 
     /// Everything about retries at once.
-    pub fn retry(self, retry: Retry) -> Self {
+    pub fn retry(mut self, mut retry: Retry) -> Self {
+        if let Some(invalid) = retry.invalid.take() {
+            self.options = Err(*invalid);
+        }
         self.option(|options| options.retry = retry)
     }
 
@@ -257,12 +267,11 @@ impl<T> Step<T> {
     ///
     /// ```
     /// # use everstep::{Config, Ctx, Result, Workflow, ok};
-    /// # use std::time::Duration;
     /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
     /// let image = ctx.step("draw", || async { ok(7) }).queue("gpu").await?;
     /// # ok(image) }
     /// // Two at once, and at most ten a minute.
-    /// let config = Config::default().queue_attempts_max("gpu", 2).queue_rate("gpu", 10, Duration::from_secs(60));
+    /// let config = Config::default().queue_attempts_max("gpu", 2).queue_rate("gpu", 10, "1m");
     /// assert!(config.check().is_ok());
     /// ```
     pub fn queue(self, queue: &str) -> Self {
@@ -307,13 +316,25 @@ impl<T: DeserializeOwned> Future for Step<T> {
             unreachable!("a step is delivered complete");
         };
         Poll::Ready(match outcome {
-            Decided::Completed(payload) => this
-                .operation
-                .codecs()
-                .unpack(&payload)
-                .map_err(|error| Failure::from(error).at(this.operation.path())),
+            Decided::Completed(payload) => this.operation.read(&payload).inspect_err(|_| {
+                tell_of_unreadable::<T>(&this.operation, &payload);
+            }),
             Decided::Failed(failure) => Err(failure),
         })
+    }
+}
+
+/// A stand-in of the test kit may have come to something of another type: a mistake in the test.
+fn tell_of_unreadable<T>(operation: &Operation, payload: &Payload) {
+    let path = &operation.path();
+    let journal = operation.scope().journal().lock();
+    if let Some((witness, instance, _)) = &journal.witness {
+        witness.unreadable(&Unreadable {
+            instance,
+            path,
+            payload,
+            wanted: type_name::<T>(),
+        });
     }
 }
 
@@ -321,12 +342,10 @@ impl<T> Drop for Step<T> {
     fn drop(&mut self) {
         // Work that was never asked for was never awaited.
         if self.work.is_some() {
-            self.operation
-                .scope()
-                .journal()
-                .lock()
-                .unawaited
-                .push(self.name.clone());
+            let mut journal = self.operation.scope().journal().lock();
+            if journal.unawaited.len() < UNAWAITED_TOLD_MAX {
+                journal.unawaited.insert(std::mem::take(&mut self.name));
+            }
         }
     }
 }

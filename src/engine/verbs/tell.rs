@@ -6,7 +6,7 @@ use crate::engine::context::Ctx;
 
 impl<W> Ctx<W> {
     /// The time at which the last thing that the code has seen was decided. It goes on with every completed
-    /// operation, and replay tells the same.
+    /// operation, and replay tells the same. Before the first, it is when the run began.
     pub fn now(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_millis(self.scope().now_ms())
     }

@@ -50,7 +50,7 @@ impl Catch {
             }
             _ => true,
         };
-        of_itself && failure.branches.iter().all(|(_, failure)| self.catches(failure))
+        of_itself && failure.own_branches().all(|failure| self.catches(failure))
     }
 }
 

@@ -4,13 +4,15 @@ use crate::engine::context::Ctx;
 use crate::storage::record::{EntryKind, Failure};
 
 impl<W> Ctx<W> {
-    /// The version of the code that this instance began with.
+    /// The version of the code that this run of the instance began with. A run that goes on from a part of another's
+    /// history, after a reset or a retry, keeps the version of that one.
     pub fn instance_version(&self) -> u32 {
         self.scope().facts().version
     }
 
     /// Which version of a change this instance follows: the latest, if it comes here for the first time, and from
-    /// then on always the same; 1, if it had passed this place before the change existed.
+    /// then on always the same; 1, if it had passed this place before the change existed. Code that does not know the
+    /// version, because it is older, diverges from the history.
     #[track_caller]
     pub fn version(&self, change: &str, latest: u32) -> Result<u32, Failure> {
         let call_site = std::panic::Location::caller();
@@ -18,10 +20,13 @@ impl<W> Ctx<W> {
         let location = journal.locate(self.scope().location(), change)?;
         // Asked before the gate itself becomes known: is there anything in the past that the code has yet to reach?
         let recorded = journal.entries.get(&location).map(|entry| entry.kind.clone());
-        let caught_up = journal.caught_up();
+        let caught_up = journal.caught_up() && !journal.is_gone_through_again(&location);
         match recorded {
             Some(EntryKind::Version { version }) => {
                 journal.know(&location, "version", call_site)?;
+                if version > latest {
+                    journal.diverge(&location, &format!("version, {latest} at most"));
+                }
                 Ok(version)
             }
             Some(_) => {
@@ -57,7 +62,8 @@ impl<W> Ctx<W> {
     }
 
     /// Accounts for an operation whose code is gone: history may have it here, whatever it was, with all that was
-    /// inside it. A wait for a message goes by the name of the message.
+    /// inside it. A wait for a message goes by the name of the message, what was sent or published by `send` or
+    /// `publish`; called once for each of those that are gone.
     #[track_caller]
     pub fn removed(&self, name: &str) -> Result<(), Failure> {
         let call_site = std::panic::Location::caller();

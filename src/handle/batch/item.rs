@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::actor::Shared;
 use crate::engine::{self, Untyped};
@@ -95,23 +95,28 @@ impl Item {
                     .await
             }
             Operation::Terminate { reason } => {
-                let terminated = handle.terminate_if(reason, |seen| self.is(seen)).await;
+                let item = self.clone();
+                let terminated = handle.terminate_if(reason.clone(), move |seen| item.is(seen)).await;
                 terminated.map(|operated| match operated {
                     Some(operated) if operated.is_done() => Came::Done,
                     Some(operated) => self.became(operated.now, Status::Terminated),
                     None => Came::Unchanged,
                 })
             }
-            Operation::Retry => {
-                let retried = handle.retry_if(|seen| self.is_run(seen)).await;
-                // One that has begun another run since was retried, by this batch before a crash or by somebody else.
+            Operation::Retry { .. } => {
                 let again = operation.applies_to(self.status);
+                let item = self.clone();
+                let retried = handle.retry_if(move |seen| again && item.is_run(seen)).await;
+                // One that has begun another run since was retried, by this batch before a crash or by somebody else.
                 retried.map(|operated| came(operated.map_or(again, |operated| operated.is_done())))
             }
-            Operation::Delete => match handle.delete_if(|seen| self.is_run(seen)).await {
-                Err(Error::NotFinished { .. }) => Ok(Came::Unchanged),
-                deleted => deleted.map(came),
-            },
+            Operation::Delete => {
+                let item = self.clone();
+                match handle.delete_if(move |seen| item.is_run(seen)).await {
+                    Err(Error::NotFinished { .. }) => Ok(Came::Unchanged),
+                    deleted => deleted.map(came),
+                }
+            }
         };
         match operated {
             Err(Error::Unknown(_) | Error::Deleted(_)) => Ok(gone()),
@@ -163,8 +168,8 @@ impl Item {
 
     /// The id of the one message that the instance gets from a batch.
     fn message_id(&self, secret: Secret) -> MessageId {
-        let bytes = [&secret.0[..], &self.mark.to_be_bytes()].concat();
-        MessageId::new(format!("{:032x}", xxh3_128(&bytes))).expect("hexadecimal digits are an id")
+        let half = secret.half(&format!("batch {:016x}", self.mark));
+        MessageId::new(format!("{:032x}", u128::from_be_bytes(half))).expect("hexadecimal digits are an id")
     }
 }
 

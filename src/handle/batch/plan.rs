@@ -34,12 +34,22 @@ impl Plan {
 /// What is done with each of them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Operation {
-    Cancel { reason: String },
-    Terminate { reason: String },
-    Retry,
+    Cancel {
+        reason: String,
+    },
+    Terminate {
+        reason: String,
+    },
+    /// Of those who ended like this.
+    Retry {
+        ended: Vec<Status>,
+    },
     Pause,
     Resume,
-    Send { name: String, value: Value },
+    Send {
+        name: String,
+        value: Value,
+    },
     Delete,
 }
 
@@ -66,7 +76,7 @@ impl Operation {
             Self::Cancel { .. } | Self::Terminate { .. } | Self::Send { .. } => !status.is_terminal(),
             Self::Pause => !status.is_terminal() && status != Status::Paused,
             Self::Resume => status == Status::Paused,
-            Self::Retry => status.is_terminal() && status != Status::Completed,
+            Self::Retry { ended } => ended.contains(&status) && status != Status::Completed,
             Self::Delete => status.is_terminal(),
         }
     }

@@ -70,6 +70,18 @@ impl ScheduleHandle {
     }
 
     /// All that is known of it. It is read from the store: the schedule sleeps on.
+    ///
+    /// ```
+    /// # use everstep::{Cron, Ctx, Result, Runtime, ok, workflow};
+    /// # #[workflow] async fn payment(_ctx: Ctx<Payment>, amount: u32) -> Result<u32> { ok(amount) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// let yearly = runtime.schedule("yearly", Cron::new("@yearly")).starts(payment, 20).await?;
+    /// let described = yearly.describe().await?;
+    /// assert!(described.next_at_ms.is_some());
+    /// # Ok(()) }
+    /// ```
     pub async fn describe(&self) -> Result<ScheduleDescription> {
         let seen = look::existing(&self.any.shared, &self.any.instance)?;
         super::describe::describe(&self.any, &self.name, &seen)
@@ -88,6 +100,19 @@ impl ScheduleHandle {
 
     /// Starts an instance now, beside the slots. If one has not ended, it is treated as [`Overlap`](crate::Overlap)
     /// says.
+    ///
+    /// ```
+    /// # use everstep::{Cron, Ctx, Result, Runtime, ok, workflow};
+    /// # #[workflow] async fn payment(_ctx: Ctx<Payment>, amount: u32) -> Result<u32> { ok(amount) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// let yearly = runtime.schedule("yearly", Cron::new("@yearly")).starts(payment, 20).await?;
+    /// let triggered = yearly.trigger().await?;
+    /// let instance = triggered.instance().ok_or("nothing is in its way")?;
+    /// assert_eq!(instance.result_as::<u32>().await?, 20);
+    /// # Ok(()) }
+    /// ```
     pub async fn trigger(&self) -> Result<Triggered> {
         let shared = &self.any.shared;
         let name = send::message_id(shared, None)?.to_string();
@@ -106,6 +131,18 @@ impl ScheduleHandle {
     }
 
     /// Ends the schedule and removes it. The instances that it started go on.
+    ///
+    /// ```
+    /// # use everstep::{Cron, Ctx, Result, Runtime, ok, workflow};
+    /// # #[workflow] async fn payment(_ctx: Ctx<Payment>, amount: u32) -> Result<u32> { ok(amount) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// let yearly = runtime.schedule("yearly", Cron::new("@yearly")).starts(payment, 20).await?;
+    /// yearly.delete().await?;
+    /// assert!(yearly.describe().await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub async fn delete(&self) -> Result<()> {
         self.any.delete_anyway("its schedule was deleted").await
     }

@@ -5,6 +5,7 @@
 
 mod journal;
 mod manifest;
+mod room;
 mod shared;
 
 use std::fmt::Display;
@@ -12,31 +13,23 @@ use std::io;
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fjall::compaction::Leveled;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable};
+use fjall::config::CompressionPolicy;
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode, Readable};
 
+use super::net::LIMITS;
 use crate::ids::Shard;
-use crate::limits::{GROUP_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::storage::batch::{Batch, Operation};
 use crate::storage::engine::{
     CommitError, Direction, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Scan, Snapshot, Visit,
 };
 use crate::storage::fence::{Fence, Row};
+use room::Room;
 use shared::Shared;
 
 /// Bytes of blocks kept in memory for reads.
 const CACHE_BYTES: u64 = 64 * 1024 * 1024;
-
-/// Bytes gathered in memory before they are written as a table. What lies in memory is read back from the journal
-/// after a crash, so this is also what bounds the time to open. Most of what a commit costs is finding the places of
-/// its rows in memory, and the less there is, the more of it the processor's caches hold.
-const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
-
-/// Tables as they come out of memory that are merged in one go: twice fjall's default, since the tables are smaller
-/// than its default, and a merge costs by the number of times that a row is moved.
-const FRESH_TABLES: u8 = 8;
 
 /// Threads that write and merge tables. With more than one, fjall keeps the first of them free for writing: while
 /// another one merges, it takes waiting merges out of the queue and puts them back, and burns a core doing so.
@@ -50,6 +43,7 @@ pub struct Fjall {
     directory: PathBuf,
     database: Database,
     rows: Keyspace,
+    room: Room,
     fence: Mutex<Fence>,
 }
 
@@ -77,6 +71,7 @@ impl Fjall {
             directory: directory.to_owned(),
             database,
             rows,
+            room: Room::new(room::TABLE_BYTES),
             fence: Mutex::default(),
         })
     }
@@ -87,6 +82,8 @@ impl Fjall {
     }
 
     fn write(&self, batches: &[Batch], row: Row) -> Result<(), CommitError> {
+        let room = self.room.make(&self.database, &self.rows);
+        room.map_err(|error| self.commit_error(error))?;
         let operations = || batches.iter().flat_map(Batch::operations);
         let count = batches.iter().map(Batch::len).sum::<usize>() + 1;
         let mut batch =
@@ -146,7 +143,7 @@ impl Fjall {
         }
         if start < end {
             for guard in self.rows.range(start..end) {
-                batch.remove(&self.rows, guard.key().map_err(commit_error)?);
+                batch.remove(&self.rows, guard.key().map_err(unreadable)?);
             }
         }
         Ok(())
@@ -161,15 +158,20 @@ fn try_for_room(directory: &Path) -> io::Result<()> {
 }
 
 fn open(directory: &Path) -> Result<(Database, Keyspace), ReadError> {
+    // What is compressed by default is decided by fjall's features, and those by every crate of the application that
+    // uses fjall: a store must not depend on it.
     let database = Database::builder(directory)
+        .journal_compression(CompressionType::None)
         .cache_size(CACHE_BYTES)
         .worker_threads(WORKERS)
         .open()
         .map_err(read_error)?;
     let options = || {
         KeyspaceCreateOptions::default()
-            .max_memtable_size(MEMTABLE_BYTES)
-            .compaction_strategy(Arc::new(Leveled::default().with_l0_threshold(FRESH_TABLES)))
+            // It is sealed by us; see `room`.
+            .max_memtable_size(u64::MAX)
+            .compaction_strategy(room::merging())
+            .data_block_compression_policy(CompressionPolicy::disabled())
     };
     let rows = database.keyspace("rows", options).map_err(read_error)?;
     Ok((database, rows))
@@ -177,16 +179,12 @@ fn open(directory: &Path) -> Result<(Database, Keyspace), ReadError> {
 
 impl Engine for Fjall {
     fn limits(&self) -> EngineLimits {
-        EngineLimits {
-            key_bytes_max: KEY_BYTES_MAX,
-            value_bytes_max: VALUE_BYTES_MAX,
-            group_bytes_max: GROUP_BYTES_MAX,
-        }
+        LIMITS
     }
 
     fn acquire(&self, shard: Shard, owner: Owner) -> Result<Lease, CommitError> {
         let mut fence = self.fence();
-        let stored = self.rows.get(Fence::key(shard)).map_err(commit_error)?;
+        let stored = self.rows.get(Fence::key(shard)).map_err(unreadable)?;
         let (lease, row) = Fence::take(shard, owner, stored.as_deref())?;
         self.write(&[], row)?;
         fence.taken(lease);
@@ -205,7 +203,7 @@ impl Engine for Fjall {
     }
 
     fn commit(&self, group: &Group<'_>) -> Result<(), CommitError> {
-        self.limits().check(group.batches)?;
+        LIMITS.check(group.batches)?;
         let mut fence = self.fence();
         let row = fence.admit(group)?;
         self.write(group.batches, row)?;
@@ -268,6 +266,11 @@ fn read_error(error: fjall::Error) -> ReadError {
     }
 }
 
+/// A read that failed on behalf of a commit, before anything was written.
+fn unreadable(error: fjall::Error) -> CommitError {
+    CommitError::Unreadable(read_error(error))
+}
+
 /// A write that failed may have reached the disk or not.
 fn commit_error(error: fjall::Error) -> CommitError {
     match error {
@@ -292,3 +295,6 @@ impl std::fmt::Debug for Fjall {
         f.debug_struct("Fjall").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

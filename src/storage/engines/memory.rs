@@ -48,7 +48,7 @@ impl Memory {
         let rows = &self.shared.rows;
         commit
             .save(net.changes().map(|(key, _)| key), |key| rows.get(key))
-            .map_err(net::commit_error)?;
+            .map_err(CommitError::Unreadable)?;
         let mut rows = rows.0.write().unwrap_or_else(PoisonError::into_inner);
         for (key, value) in net.changes() {
             match value {
@@ -67,7 +67,11 @@ impl Engine for Memory {
 
     fn acquire(&self, shard: Shard, owner: Owner) -> Result<Lease, CommitError> {
         let mut fence = self.fence();
-        let stored = self.shared.rows.get(&Fence::key(shard)).map_err(net::commit_error)?;
+        let stored = self
+            .shared
+            .rows
+            .get(&Fence::key(shard))
+            .map_err(CommitError::Unreadable)?;
         let (lease, row) = Fence::take(shard, owner, stored.as_deref())?;
         self.write(&Net::of_row(&row))?;
         fence.taken(lease);
@@ -79,7 +83,7 @@ impl Engine for Memory {
     }
 
     fn commit(&self, group: &Group<'_>) -> Result<(), CommitError> {
-        net::check_size(group)?;
+        net::LIMITS.check(group.batches)?;
         let mut fence = self.fence();
         let row = fence.admit(group)?;
         let rows = &self.shared.rows;

@@ -13,7 +13,7 @@ use std::ops::Bound;
 
 use crate::limits::{GROUP_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::storage::batch::{Batch, Operation};
-use crate::storage::engine::{CommitError, EngineLimits, Group, ReadError};
+use crate::storage::engine::{CommitError, EngineLimits, ReadError};
 use crate::storage::fence::Row;
 
 /// What the embedded engines take: exactly what the system allows.
@@ -72,42 +72,10 @@ impl<'a> Net<'a> {
         for (_, value) in self.changes.range_mut::<[u8], _>(range) {
             *value = None;
         }
-        for key in keys(start, end).map_err(commit_error)? {
+        for key in keys(start, end).map_err(CommitError::Unreadable)? {
             self.changes.insert(Cow::Owned(key), None);
         }
         Ok(())
-    }
-}
-
-/// Refuses what is larger than [`LIMITS`], before anything is read or written for it.
-pub(super) fn check_size(group: &Group<'_>) -> Result<(), CommitError> {
-    fits(group.batches.iter().map(Batch::bytes).sum(), LIMITS.group_bytes_max)?;
-    for operation in group.batches.iter().flat_map(Batch::operations) {
-        match operation {
-            Operation::Set { key, value } => {
-                fits(key.len(), LIMITS.key_bytes_max)?;
-                fits(value.len(), LIMITS.value_bytes_max)?;
-            }
-            Operation::Delete { key } => fits(key.len(), LIMITS.key_bytes_max)?,
-            Operation::DeleteRange { start, end } => fits(start.len().max(end.len()), LIMITS.key_bytes_max)?,
-        }
-    }
-    Ok(())
-}
-
-fn fits(bytes: usize, max: usize) -> Result<(), CommitError> {
-    if bytes > max {
-        Err(CommitError::TooLarge { bytes, max })
-    } else {
-        Ok(())
-    }
-}
-
-/// A read that failed on behalf of a commit, before anything was written.
-pub(super) fn commit_error(error: ReadError) -> CommitError {
-    match error {
-        ReadError::Unavailable(error) => CommitError::Unavailable(error),
-        ReadError::Corrupt(what) => CommitError::Corrupt(what),
     }
 }
 
@@ -196,24 +164,10 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_refused() {
-        use crate::ids::Shard;
-        use crate::storage::engine::{Lease, Owner, Position};
         let check = |fill: &dyn Fn(&mut Batch)| {
             let mut batch = Batch::new();
             fill(&mut batch);
-            let position = Position::default();
-            let lease = Lease {
-                shard: Shard(0),
-                epoch: 1,
-                owner: Owner(1),
-                position,
-            };
-            check_size(&Group {
-                lease,
-                expected: position,
-                next: position,
-                batches: &[batch],
-            })
+            LIMITS.check(&[batch])
         };
         let (key, value) = (vec![1; KEY_BYTES_MAX + 1], vec![1; VALUE_BYTES_MAX + 1]);
         assert!(check(&|batch| batch.set(&key[1..], &value[1..])).is_ok());

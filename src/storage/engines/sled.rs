@@ -26,9 +26,8 @@
 //!
 //! Then nobody knows what is on disk, and asking again would lie (the kernel forgets the pages it could not write).
 //! The commit is [`CommitError::Unknown`], and the engine stops: commits, acquisitions and positions are
-//! [`CommitError::Unavailable`] from then on, until the store is reopened and shows what it has. Reads go on, and show
-//! the commit whose outcome is unknown, unless sled failed in the middle of it: then only snapshots that were taken
-//! before can be read.
+//! [`CommitError::Unavailable`] from then on, until the store is reopened and shows what it has. Nobody is shown a commit
+//! whose outcome is unknown: only snapshots that were taken before it can be read.
 //!
 //! # What it does not do
 //!
@@ -122,8 +121,8 @@ impl Sled {
         let commit = self.preimages.commit().map_err(CommitError::Unavailable)?;
         commit
             .save(net.changes().map(|(key, _)| key), |key| self.rows.get(key))
-            .map_err(net::commit_error)?;
-        let (batch, chunked) = self.rows.batch(net, writer.chunked).map_err(net::commit_error)?;
+            .map_err(CommitError::Unreadable)?;
+        let (batch, chunked) = self.rows.batch(net, writer.chunked).map_err(CommitError::Unreadable)?;
         if let Err(error) = self.rows.apply(batch) {
             self.torn.store(true, Ordering::Release);
             return Err(writer.stop(error));
@@ -158,7 +157,7 @@ impl Engine for Sled {
 
     fn acquire(&self, shard: Shard, owner: Owner) -> Result<Lease, CommitError> {
         let mut writer = self.writer()?;
-        let stored = self.rows.get(&Fence::key(shard)).map_err(net::commit_error)?;
+        let stored = self.rows.get(&Fence::key(shard)).map_err(CommitError::Unreadable)?;
         let (lease, row) = Fence::take(shard, owner, stored.as_deref())?;
         self.write(&mut writer, &Net::of_row(&row))?;
         writer.fence.taken(lease);
@@ -170,7 +169,7 @@ impl Engine for Sled {
     }
 
     fn commit(&self, group: &Group<'_>) -> Result<(), CommitError> {
-        net::check_size(group)?;
+        net::LIMITS.check(group.batches)?;
         let mut writer = self.writer()?;
         let row = writer.fence.admit(group)?;
         let net = Net::of(group.batches, &row, &mut |start, end| self.rows.keys(start, end))?;

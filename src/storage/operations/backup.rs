@@ -1,8 +1,8 @@
 //! A copy of a running store, as a store.
 //!
-//! Rows are copied as they are, from one snapshot for each shard: a shard in the copy is the shard at one moment, and
-//! nothing of a commit is missing. Shards are moments apart, as they are to every reader; what crosses shards is
-//! delivered again until it is taken, so a copy is as good as a store that was killed at that moment.
+//! Rows are copied as they are, from one snapshot for each shard, all taken between two commits: the copy is the store
+//! at one moment, and is as good as one that was killed at that moment. Shards that are moments apart would not do. What
+//! was on its way between them could be in neither: not yet where it goes, and no longer where it comes from.
 //!
 //! The copy is made beside its place, under a name that ends in `.partial`, and renamed when it is whole and durable:
 //! whatever has the right name is complete. Its lock is held until it has that name, so of two backups to one place the
@@ -85,17 +85,14 @@ impl Store {
     }
 
     fn copy_into(&self, parts: &mut Parts) -> Result<Copied> {
-        let snapshots = self
-            .shards()
-            .map(|shard| Ok((shard, self.snapshot(shard)?)))
-            .collect::<Result<Vec<_>>>()?;
+        let snapshots = self.snapshots()?;
         // Nobody should open the half under its own name either.
         parts.header.importing = Some(Importing { instance: None });
         parts.write_header()?;
         let mut copied = Copied::default();
-        for (shard, snapshot) in &snapshots {
-            let own = [Key::Store.pack(), Key::Position(*shard).pack()];
-            let cuts = key::territory(*shard, self.shard_count());
+        for (shard, snapshot) in self.shards().zip(&snapshots) {
+            let own = [Key::Store.pack(), Key::Position(shard).pack()];
+            let cuts = key::territory(shard, self.shard_count());
             let range = (cuts[0].clone(), cuts[cuts.len() - 1].clone());
             let mut walk = Walk::new(&**snapshot, range);
             let mut slices = Slices::new(self.shard_count());
@@ -106,7 +103,7 @@ impl Store {
                 }
                 copied.rows += 1;
                 copied.bytes += row.bytes();
-                slices.set(parts, *shard, &row)?;
+                slices.set(parts, shard, &row)?;
             }
             slices.flush(parts)?;
         }

@@ -16,10 +16,10 @@ use crate::storage::engine::Snapshot;
 use crate::storage::error::{Error, Refusal, Result};
 use crate::storage::key::{self, Key, Local, Meta};
 use crate::storage::open::FORMAT;
-use crate::storage::operations::line::{EXPORT, Header, RowKey, RowLine, Scope, Trailer};
+use crate::storage::operations::line::{EXPORT, Header, Owner, RowKey, RowLine, Scope, Trailer};
 use crate::storage::operations::schema::schema;
-use crate::storage::operations::walk::{Instances, Row, Walk};
-use crate::storage::record::{Origin, State};
+use crate::storage::operations::walk::{Instances, Row, Walk, first_key};
+use crate::storage::record::{Origin, Outgoing, Parcel, Secret, State};
 use crate::storage::store::Store;
 use crate::storage::value::{self, Record};
 
@@ -35,7 +35,13 @@ pub struct Exported {
 }
 
 impl Store {
-    /// Exports everything, each shard as it is at one moment. Commits go on meanwhile.
+    /// Exports everything, as it is at one moment. Commits go on meanwhile.
+    ///
+    /// What deleted instances have on their way to others belongs to nobody who could be exported: while there is any,
+    /// the export is refused ([`Error::OnItsWay`]).
+    ///
+    /// The file holds the secrets that the tokens of promises are made of, so that tokens that were given away hold in the
+    /// copy too: keep it like the store itself.
     ///
     /// What can't be read of an instance, or could be one's, ends the export with an error that names it: a file never
     /// passes for more than it holds.
@@ -53,10 +59,10 @@ impl Store {
     /// ```
     pub fn export(&self, out: &mut dyn Write) -> Result<Exported> {
         let shards: Vec<_> = self.shards().collect();
-        let snapshots = shards
-            .iter()
-            .map(|shard| self.snapshot(*shard))
-            .collect::<Result<Vec<_>>>()?;
+        let snapshots = self.snapshots()?;
+        for (shard, snapshot) in shards.iter().zip(&snapshots) {
+            nothing_left_behind(&**snapshot, *shard)?;
+        }
         let mut lines = Lines::begin(out, Scope::Store, self.shard_count())?;
         // One instance of each shard waits here, and the least of them is next: the order of the file does not
         // depend on the shards.
@@ -78,16 +84,35 @@ impl Store {
     }
 
     /// Exports one instance. One that does not exist is [`Refusal::Missing`].
+    ///
+    /// The secret that the tokens of its promises are made of is not in the file: whoever has it can't decide a promise
+    /// of the instance. Everything else is, its input, its results and its messages among them.
     pub fn export_instance(&self, instance: &InstanceId, out: &mut dyn Write) -> Result<Exported> {
         let shard = self.shard_of(instance);
         let snapshot = self.snapshot(shard)?;
         if read::<State>(&*snapshot, &meta(shard, instance.as_str(), Meta::State))?.is_none() {
             return Err(Refusal::Missing.into());
         }
-        let mut lines = Lines::begin(out, Scope::Instance(instance.clone()), self.shard_count())?;
+        let mut lines = Lines::begin(out, Scope::Instance(Owner(instance.clone())), self.shard_count())?;
         lines.instance(&*snapshot, shard, instance.as_str())?;
         lines.end()
     }
+}
+
+/// Refuses to leave out what a deleted instance has on its way.
+fn nothing_left_behind(snapshot: &dyn Snapshot, shard: Shard) -> Result<()> {
+    let (mut start, end) = key::outbox(shard);
+    while let Some(key) = first_key(snapshot, &start, &end)? {
+        let Key::Outbox(_, sender, ..) = Key::unpack(&key)? else {
+            return Err(Error::Corrupt(format!("{} is not in an outbox", key::describe(&key))));
+        };
+        if snapshot.get(&meta(shard, &sender, Meta::State).pack())?.is_none() {
+            let instance = sender.into_owned();
+            return Err(Error::OnItsWay { instance });
+        }
+        start = key::below(&key::outbox_of(shard, &sender)).1;
+    }
+    Ok(())
 }
 
 /// The next instance. A key among them that can't be read may be anyone's, so nothing is left out over it.
@@ -105,6 +130,8 @@ fn next_of(instances: &mut Instances<'_>) -> Result<Option<String>> {
 /// Writes lines and remembers what the last one has to say of them.
 struct Lines<'a> {
     out: &'a mut dyn Write,
+    /// Whether secrets are left out.
+    discreet: bool,
     hash: Xxh3,
     exported: Exported,
     line: Vec<u8>,
@@ -114,6 +141,7 @@ impl<'a> Lines<'a> {
     fn begin(out: &'a mut dyn Write, scope: Scope, shards: u16) -> Result<Self> {
         let mut lines = Self {
             out,
+            discreet: scope != Scope::Store,
             hash: Xxh3::new(),
             exported: Exported::default(),
             line: Vec::new(),
@@ -170,7 +198,10 @@ impl<'a> Lines<'a> {
             source,
         };
         schema.check(&row.key, &row.value).map_err(unreadable)?;
-        let envelope = value::open(&row.key, &row.value).map_err(unreadable)?;
+        let discreet = self.discreet.then(|| without_secret(&key, row)).transpose()?;
+        let value = discreet.flatten();
+        let value = value.as_deref().unwrap_or(&row.value);
+        let envelope = value::open(&row.key, value).map_err(unreadable)?;
         let words = RowKey::of(&key)
             .ok_or_else(|| Error::Corrupt(format!("{} belongs to no instance", key::describe(&row.key))))?;
         self.exported.rows += 1;
@@ -199,6 +230,26 @@ impl<'a> Lines<'a> {
     }
 }
 
+/// The value of a row without the secret in it; none if there is no secret in such a row.
+fn without_secret(key: &Key<'_>, row: &Row) -> Result<Option<Vec<u8>>> {
+    match key {
+        Key::Instance(_, _, Local::Meta(Meta::Origin)) => {
+            let origin: Origin = decode(&row.key, &row.value)?;
+            Ok(Some(value::encode(&row.key, &origin.without_secret())))
+        }
+        Key::Outbox(..) => {
+            let mut outgoing: Outgoing = decode(&row.key, &row.value)?;
+            let Parcel::Start { origin, .. } = &mut outgoing.parcel else {
+                return Ok(None);
+            };
+            // It has drawn nothing yet.
+            origin.secret = Secret::BLANK;
+            Ok(Some(value::encode(&row.key, &outgoing)))
+        }
+        _ => Ok(None),
+    }
+}
+
 fn failed(error: std::io::Error) -> Error {
     Error::io("write", "the export")(error)
 }
@@ -212,8 +263,12 @@ fn read<R: Record>(snapshot: &dyn Snapshot, key: &Key<'_>) -> Result<Option<R>> 
     let Some(value) = snapshot.get(&bytes)? else {
         return Ok(None);
     };
-    value::decode(&bytes, &value).map(Some).map_err(|source| Error::Decode {
-        key: key::describe(&bytes),
+    decode(&bytes, &value).map(Some)
+}
+
+fn decode<R: Record>(key: &[u8], value: &[u8]) -> Result<R> {
+    value::decode(key, value).map_err(|source| Error::Decode {
+        key: key::describe(key),
         source,
     })
 }

@@ -13,6 +13,9 @@
 //!   of it is taken back: at once if the file was bad, and by whoever opens the store next if the process died or the
 //!   engine failed.
 //!
+//! **Secrets.** The file of one instance has none. It is given a new one here, and so are the children that it was about to
+//! start: the tokens of the original decide nothing of the copy.
+//!
 //! **What a file can't do.** A line that is too long, or no line of an export, or not the row that it claims to be,
 //! ends the import with its number; what was read of it is never more than a line may have.
 
@@ -21,18 +24,19 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::chance::Chance;
 use crate::ids::InstanceId;
 use crate::limits::ARRIVAL_EPOCH_MAX;
 use crate::storage::engine::Engine;
 use crate::storage::error::{Error, Refusal, Result};
 use crate::storage::key::{self, Key, Local, Meta};
 use crate::storage::open::{OpenOptions, Place};
-use crate::storage::operations::line::{Line, RowLine, Scope, unhex};
+use crate::storage::operations::line::{Line, Owner, RowLine, Scope, unhex};
 use crate::storage::operations::reader::{Lines, bad};
 use crate::storage::operations::schema::schema;
 use crate::storage::operations::walk::{Look, Row, first_key, look};
-use crate::storage::operations::writer::{Slices, of_instances};
-use crate::storage::record::{Flow, Gate, Importing, Origin, Outgoing, Parcel, Runnable, Seen, Stand, State};
+use crate::storage::operations::writer::{Slices, content};
+use crate::storage::record::{Flow, Gate, Importing, Origin, Outgoing, Parcel, Runnable, Secret, Seen, Stand, State};
 use crate::storage::store::{Parts, Store, shard_of};
 use crate::storage::value::{self, Envelope};
 
@@ -68,6 +72,7 @@ impl OpenOptions {
         begin(&mut parts, &header.scope)?;
         let mut import = Import {
             scope: header.scope,
+            chance: Arc::clone(&self.chance),
             slices: Slices::new(parts.header.shards),
             parts: &mut parts,
             instance: None,
@@ -96,7 +101,7 @@ fn begin(parts: &mut Parts, scope: &Scope) -> Result<()> {
     let marker = Importing {
         instance: match scope {
             Scope::Store => None,
-            Scope::Instance(instance) => Some(instance.to_string()),
+            Scope::Instance(Owner(instance)) => Some(instance.to_string()),
         },
     };
     match (&parts.header.importing, scope) {
@@ -104,24 +109,36 @@ fn begin(parts: &mut Parts, scope: &Scope) -> Result<()> {
         (Some(_), Scope::Instance(_)) => return Err(Error::ImportUnfinished),
         (Some(_), Scope::Store) => {
             for shard in parts.shards() {
-                parts.clear(shard, of_instances(shard))?;
+                parts.clear(shard, content(shard, parts.header.shards))?;
             }
         }
         (None, Scope::Store) => {
             for shard in parts.shards() {
-                let (start, end) = of_instances(shard);
+                let (start, end) = content(shard, parts.header.shards);
                 if first_key(&*parts.engine.snapshot(shard)?, &start, &end)?.is_some() {
                     let what = "the store to import into".into();
                     return Err(Error::NotEmpty { what });
                 }
             }
         }
-        (None, Scope::Instance(instance)) => {
+        (None, Scope::Instance(Owner(instance))) => {
             let shard = shard_of(instance.as_str(), parts.header.shards);
             let snapshot = parts.engine.snapshot(shard)?;
             let (start, end) = key::below(&key::namespace(shard, instance.as_str()));
             if first_key(&*snapshot, &start, &end)?.is_some() {
                 return Err(Refusal::Exists.into());
+            }
+            // Of one that was deleted something may still be on its way. It would pass for this one's, and be taken back
+            // with it.
+            for prefix in [
+                key::dedup_of(shard, instance.as_str()),
+                key::outbox_of(shard, instance.as_str()),
+            ] {
+                let (start, end) = key::below(&prefix);
+                if first_key(&*snapshot, &start, &end)?.is_some() {
+                    let what = format!("what an instance {instance} before it left behind");
+                    return Err(Error::NotEmpty { what });
+                }
             }
         }
     }
@@ -180,6 +197,8 @@ struct Current {
 
 struct Import<'a> {
     scope: Scope,
+    /// Where the secrets of copies come from.
+    chance: Arc<dyn Chance>,
     parts: &'a mut Parts,
     slices: Slices,
     instance: Option<Current>,
@@ -205,7 +224,7 @@ impl Import<'_> {
     /// Takes in a row.
     fn row(&mut self, line: &RowLine) -> Result<()> {
         let id = line.key.instance();
-        if matches!(&self.scope, Scope::Instance(instance) if instance != id) {
+        if matches!(&self.scope, Scope::Instance(Owner(instance)) if instance != id) {
             return bad("the row belongs to another instance than the first line says");
         }
         self.turn_to(id)?;
@@ -224,7 +243,13 @@ impl Import<'_> {
         current.last = place;
         match &key {
             Key::Instance(_, _, Local::Meta(Meta::State)) => current.state = decode(&row)?,
-            Key::Instance(_, _, Local::Meta(Meta::Origin)) => current.origin = decode(&row)?,
+            Key::Instance(_, _, Local::Meta(Meta::Origin)) => {
+                current.origin = decode::<Origin>(&row)?;
+                if let (Scope::Instance(_), Some(origin)) = (&self.scope, &mut current.origin) {
+                    origin.secret = Secret::draw(&*self.chance);
+                    row.value = value::encode(&row.key, origin);
+                }
+            }
             Key::Instance(_, _, Local::Meta(Meta::Input)) => current.input = true,
             Key::Instance(_, _, Local::Meta(Meta::Flow)) => {
                 if let Some(flow) = decode::<Flow>(&row)? {
@@ -235,6 +260,14 @@ impl Import<'_> {
             Key::Outbox(..) if is_on_its_way_to_a_gate(&row)? => {
                 self.imported.rows += 1;
                 return Ok(());
+            }
+            Key::Outbox(..) if matches!(self.scope, Scope::Instance(_)) => {
+                if let Some(mut outgoing) = decode::<Outgoing>(&row)?
+                    && let Parcel::Start { origin, .. } = &mut outgoing.parcel
+                {
+                    origin.secret = Secret::draw(&*self.chance);
+                    row.value = value::encode(&row.key, &outgoing);
+                }
             }
             Key::Instance(_, _, Local::Inbox(arrival)) => self.above(arrival.epoch)?,
             Key::Dedup(..) => self.above(decode::<Seen>(&row)?.map_or(0, |seen| seen.epoch))?,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{InstanceId, Shard};
+use crate::ids::{InstanceId, InvalidId, Shard};
 use crate::location::{Location, Segment};
 use crate::storage::key::{Arrival, Key, Local, Meta};
 use crate::storage::value::Envelope;
@@ -25,7 +25,7 @@ pub(super) struct Header {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Scope {
     Store,
-    Instance(InstanceId),
+    Instance(Owner),
 }
 
 /// The last line.
@@ -69,63 +69,42 @@ pub(super) enum Line {
     Trailer(Trailer),
 }
 
+/// Whose rows they are. Ids that the runtime itself has given are among them, and no caller could give them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(super) struct Owner(pub(super) InstanceId);
+
+impl TryFrom<String> for Owner {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> Result<Self, InvalidId> {
+        InstanceId::internal(text).map(Self)
+    }
+}
+
+impl From<Owner> for String {
+    fn from(Owner(instance): Owner) -> Self {
+        instance.into()
+    }
+}
+
 /// A key without its shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "family", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum RowKey {
-    Name {
-        instance: InstanceId,
-        index: u32,
-    },
-    History {
-        instance: InstanceId,
-        location: Vec<Part>,
-    },
-    Inbox {
-        instance: InstanceId,
-        epoch: u64,
-        number: u64,
-    },
-    Meta {
-        instance: InstanceId,
-        fact: Fact,
-    },
-    Attempts {
-        instance: InstanceId,
-        entry: u64,
-    },
-    Alarm {
-        instance: InstanceId,
-        at_ms: u64,
-    },
-    Index {
-        instance: InstanceId,
-        created_at_ms: u64,
-    },
-    Dedup {
-        instance: InstanceId,
-        message: String,
-    },
-    Runnable {
-        instance: InstanceId,
-    },
-    Emitted {
-        instance: InstanceId,
-        number: u64,
-    },
-    Published {
-        instance: InstanceId,
-        name: String,
-    },
-    Answer {
-        instance: InstanceId,
-        message: String,
-    },
-    Outbox {
-        instance: InstanceId,
-        revision: u64,
-        index: u32,
-    },
+    Name { instance: Owner, index: u32 },
+    History { instance: Owner, location: Vec<Part> },
+    Inbox { instance: Owner, epoch: u64, number: u64 },
+    Meta { instance: Owner, fact: Fact },
+    Attempts { instance: Owner, entry: u64 },
+    Alarm { instance: Owner, at_ms: u64 },
+    Index { instance: Owner, created_at_ms: u64 },
+    Dedup { instance: Owner, message: String },
+    Runnable { instance: Owner },
+    Emitted { instance: Owner, number: u64 },
+    Published { instance: Owner, name: String },
+    Answer { instance: Owner, message: String },
+    Outbox { instance: Owner, revision: u64, index: u32 },
 }
 
 /// A part of a location: a name, or a name and an iteration.
@@ -152,7 +131,7 @@ pub(super) enum Fact {
 impl RowKey {
     /// The words for a key; none if it belongs to no instance, or to one with an impossible id.
     pub(super) fn of(key: &Key<'_>) -> Option<Self> {
-        let id = |id: &str| InstanceId::internal(id).ok();
+        let id = |id: &str| InstanceId::internal(id).ok().map(Owner);
         Some(match key {
             Key::Store | Key::Position(_) | Key::Dead(..) | Key::Tombstone(..) | Key::Gate(..) => return None,
             Key::Instance(_, instance, local) => Self::of_local(id(instance)?, local),
@@ -179,7 +158,7 @@ impl RowKey {
         })
     }
 
-    fn of_local(instance: InstanceId, local: &Local<'_>) -> Self {
+    fn of_local(instance: Owner, local: &Local<'_>) -> Self {
         match local {
             Local::Name(index) => Self::Name {
                 instance,
@@ -219,7 +198,7 @@ impl RowKey {
 
     /// Whose row it is.
     pub(super) fn instance(&self) -> &InstanceId {
-        match self {
+        let Owner(instance) = match self {
             Self::Name { instance, .. }
             | Self::History { instance, .. }
             | Self::Inbox { instance, .. }
@@ -233,7 +212,8 @@ impl RowKey {
             | Self::Answer { instance, .. }
             | Self::Outbox { instance, .. }
             | Self::Runnable { instance } => instance,
-        }
+        };
+        instance
     }
 
     /// The key in a shard; none if the location is deeper than any can be.

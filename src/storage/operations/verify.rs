@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::ids::Shard;
-use crate::storage::directory::Directory;
+use crate::storage::directory::{self, Directory};
 use crate::storage::engine::{Engine, ReadError, Snapshot};
 use crate::storage::error::{Error, Result};
 use crate::storage::key::{self, Key};
@@ -65,6 +65,10 @@ impl OpenOptions {
                         path,
                         reason: format!("there is no {name} store in it"),
                     });
+                }
+                // The lock writes, and a store of a newer release is left as it is.
+                if let Found::Marks { format, .. } = Watermark::read(&directory::watermark(&path))? {
+                    self.knows(format)?;
                 }
                 let directory = Directory::lock(&path)?;
                 let found = Watermark::read(&directory.watermark())?;

@@ -115,7 +115,8 @@ impl Slices {
 /// A value of the largest size still makes a slice that every group has room for.
 const _: () = assert!(crate::limits::VALUE_BYTES_MAX + crate::limits::KEY_BYTES_MAX <= GROUP_BYTES_MAX);
 
-/// The range of everything in a shard that belongs to instances.
-pub(super) fn of_instances(shard: Shard) -> (Vec<u8>, Vec<u8>) {
-    (key::namespaces(shard).0, key::runnable(shard).1)
+/// The range of everything in a shard but how far it has got: instances, and what they sent and left.
+pub(super) fn content(shard: Shard, shards: u16) -> (Vec<u8>, Vec<u8>) {
+    let end = key::territory(shard, shards).pop().unwrap_or_default();
+    (key::namespaces(shard).0, end)
 }

@@ -168,11 +168,7 @@ const SMALL_BYTES: usize = 32;
 impl EntryKind {
     /// How large it is, about: the bytes of users in it, and something for the rest.
     pub(crate) fn bytes(&self) -> usize {
-        let decided = |decided: &Option<Decided>| match decided {
-            Some(Decided::Completed(payload)) => payload.bytes.len(),
-            Some(Decided::Failed(failure)) => failure.bytes(),
-            None => 0,
-        };
+        let decided = |decided: &Option<Decided>| decided.as_ref().map_or(0, Decided::bytes);
         let told = |message: &Message| message.told_or_asked().map_or(0, |(_, payload)| payload.bytes.len());
         let users = match self {
             Self::Step(ended) | Self::Rollback(ended) => decided(ended),
@@ -347,6 +343,16 @@ pub enum Decided {
     Failed(Failure),
 }
 
+impl Decided {
+    /// The bytes of users in it.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Completed(payload) => payload.bytes.len(),
+            Self::Failed(failure) => failure.bytes(),
+        }
+    }
+}
+
 /// A message, in the inbox or taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
@@ -397,6 +403,18 @@ pub enum Content {
     Pause,
     /// It may go on.
     Resume,
+}
+
+impl Content {
+    /// The bytes of users in it.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Told { payload, .. } | Self::Asked { payload, .. } => payload.bytes.len(),
+            Self::Settled { decided, .. } => decided.bytes(),
+            Self::Cancel { reason } => reason.len(),
+            Self::Pause | Self::Resume => 0,
+        }
+    }
 }
 
 /// What a schedule is told when an instance that it started has ended; who sent it says which.
@@ -460,19 +478,28 @@ pub struct Attempts {
     pub progress: Option<Payload>,
 }
 
+impl Attempts {
+    /// How large it is, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let failed = self.failed.iter().map(|attempt| attempt.failure.bytes() + 32);
+        let progress = self.progress.as_ref().map_or(0, |progress| progress.bytes.len());
+        failed.sum::<usize>() + progress + 64
+    }
+}
+
 impl Record for Attempts {
     const TYPE: u8 = 11;
     const NAME: &'static str = "attempts";
 }
 
-/// One attempt that failed.
+/// One attempt that failed and was followed by another. How the last one went is in the entry of its step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Which one, from one.
     pub number: u32,
     /// When it began.
     pub started_at_ms: Millis,
-    /// How long it took.
+    /// How long it took; if it ended with its process, until that was noticed.
     pub duration_ms: Millis,
     /// What happened.
     pub failure: Failure,

@@ -107,6 +107,9 @@ pub struct State {
     /// What the code said (emitted, published, answered) when it had seen fewer completions than this is stored. A run
     /// that keeps a part of the history keeps this up to one past its completions.
     pub said: u64,
+    /// When this run began, or will: what the code reads as the time before it has seen anything. A run that keeps a part
+    /// of the history began when that did.
+    pub began_at_ms: Millis,
 }
 
 impl State {
@@ -126,6 +129,7 @@ impl State {
             emitted: 0,
             paused: false,
             said: 0,
+            began_at_ms: now,
         }
     }
 }
@@ -140,13 +144,16 @@ impl Record for State {
 pub struct Origin {
     /// The type name of the workflow.
     pub workflow: String,
-    /// The version of the code that began it.
+    /// The version of the code that began this run of it.
     pub version: u32,
     /// When it was started; the listing row lies under this time.
     pub created_at_ms: Millis,
     /// Drawn when it was started. Ids and tokens are derived from it, so that an instance that is deleted and started
     /// again under the same id does not repeat them, and nobody can guess them.
     pub secret: Secret,
+    /// What replay draws from, if not from the secret: a copy that was imported has a secret of its own, and draws what
+    /// the original drew.
+    pub seed: Option<Secret>,
     /// Who started it, if another instance did.
     pub parent: Option<Parent>,
     /// What people call it.
@@ -158,15 +165,42 @@ pub struct Origin {
 /// What the ids and tokens of an instance are derived from. Nobody outside ever sees it, whole or in part, and what is
 /// derived from it does not give it away.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Secret(pub [u8; 16]);
+pub struct Secret([u8; 16]);
 
 impl Secret {
+    /// What stands in a file in the place of a secret.
+    pub(crate) const BLANK: Self = Self([0; 16]);
+
     /// One that nobody can guess.
     pub fn draw(chance: &dyn Chance) -> Self {
         let halves = [chance.draw(), chance.draw()].map(u64::to_be_bytes);
         let mut bytes = [0; 16];
         bytes.copy_from_slice(halves.as_flattened());
         Self(bytes)
+    }
+
+    /// One that follows from another one.
+    pub(crate) fn derived(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// What nobody can make without the secret. Comparing two of these takes as long whether they are alike or not.
+    pub(crate) fn digest(self, text: &str) -> blake3::Hash {
+        let mut key = [0; 32];
+        key[..16].copy_from_slice(&self.0);
+        blake3::keyed_hash(&key, text.as_bytes())
+    }
+
+    /// What an instance draws from, so that replay draws the same. It does not give the secret away.
+    pub(crate) fn seed(self) -> Self {
+        Self(self.half("seed"))
+    }
+
+    /// The first half of a digest.
+    pub(crate) fn half(self, text: &str) -> [u8; 16] {
+        let mut half = [0; 16];
+        half.copy_from_slice(&self.digest(text).as_bytes()[..16]);
+        half
     }
 }
 
@@ -204,9 +238,19 @@ impl Origin {
             version,
             created_at_ms,
             secret: secret.into(),
+            seed: None,
             parent: None,
             tags: Vec::new(),
             deadline_at_ms: None,
+        }
+    }
+
+    /// The same for a file that anybody may read: it replays as before, and nobody can make its tokens.
+    pub(crate) fn without_secret(&self) -> Self {
+        Self {
+            secret: Secret::BLANK,
+            seed: self.seed.or_else(|| Some(self.secret.seed())),
+            ..self.clone()
         }
     }
 }

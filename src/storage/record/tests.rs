@@ -276,9 +276,10 @@ fn records_of_an_instance() {
             emitted: 10,
             paused: true,
             said: 11,
+            began_at_ms: 12,
         },
         "02 01000000 0200000000000000 010300000000000000 0400000000000000 0500000000000000 0600000000000000 \
-         07000000 08000000 09000000 0a00000000000000 01 0b00000000000000",
+         07000000 08000000 09000000 0a00000000000000 01 0b00000000000000 0c00000000000000",
     );
     let parent = Parent {
         instance: "p".into(),
@@ -292,11 +293,13 @@ fn records_of_an_instance() {
             version: 2,
             created_at_ms: 3,
             secret: 4.into(),
+            seed: Some(9.into()),
             parent: Some(parent),
             tags: vec![("k".into(), "v".into())],
             deadline_at_ms: Some(5),
         },
-        "0177 02000000 0300000000000000 00000000000000000000000000000004 01 0170 06000000 0700000000000000 01 01 016b 0176 01 \
+        "0177 02000000 0300000000000000 00000000000000000000000000000004 \
+         01 00000000000000000000000000000009 01 0170 06000000 0700000000000000 01 01 016b 0176 01 \
          0500000000000000",
     );
     golden(&Input(payload()), "07000000 04 63616263");
@@ -352,7 +355,7 @@ fn records_beside_the_namespaces() {
     let (origin, input) = (Origin::new("w", 2, 3, 4), payload());
     outgoing(
         Parcel::Start { origin, input },
-        "01 0177 02000000 0300000000000000 00000000000000000000000000000004 00 00 00 07000000 04 63616263",
+        "01 0177 02000000 0300000000000000 00000000000000000000000000000004 00 00 00 00 07000000 04 63616263",
     );
     let (asked, ended) = (Some(MessageId::new("m").unwrap()), None);
     let children = [("a", asked), ("b", ended)].map(|(instance, asks)| {
@@ -422,4 +425,23 @@ fn an_entry_that_no_runtime_would_write_is_noticed() {
     };
     assert!(flaw(completed, took(message().content)).is_none());
     assert!(flaw(completed, took(Content::Pause)).is_some());
+}
+
+/// Found in review: a file with failures inside each other, deep enough, overflowed the stack of whoever imported it.
+#[test]
+fn failures_inside_each_other_are_read_to_a_bound() {
+    let nested = |depth: usize| {
+        let mut failure = Failure::new(FailureKind::Error, "");
+        for _ in 1..depth {
+            failure = Failure::new(FailureKind::Error, "").in_branches(vec![(String::new(), failure)]);
+        }
+        value::encode(b"key", &failure)
+    };
+    let read = |depth| value::decode::<Failure>(b"key", &nested(depth));
+    assert!(read(crate::limits::FAILURE_DEPTH_MAX).is_ok());
+    assert!(read(crate::limits::FAILURE_DEPTH_MAX + 1).is_err());
+    assert!(
+        read(crate::limits::FAILURE_DEPTH_MAX).is_ok(),
+        "one that was refused does not count"
+    );
 }

@@ -9,9 +9,9 @@ use super::{BEGINNING_MS, End, Harness, Pending, Plan};
 use crate::actor;
 use crate::clock::{Clock, Millis};
 use crate::engine::{Begin, Divergence, Execution, Turn, Workflow};
-use crate::storage::Namespace;
 use crate::storage::key::Arrival;
 use crate::storage::record::Message;
+use crate::storage::{InFlight, Namespace};
 
 /// How a stay in memory ended.
 pub(super) enum Life {
@@ -32,17 +32,18 @@ impl<W: Workflow> Harness<W> {
         loop {
             let mut turn = execution.turn(self.clock.now_ms())?;
             let (ended, alarm_at_ms) = (turn.ended, turn.alarm_at_ms);
-            let broadcasts = std::mem::take(&mut turn.broadcasts);
+            let (broadcasts, unawaited) = (
+                std::mem::take(&mut turn.broadcasts),
+                std::mem::take(&mut turn.unawaited),
+            );
             let committed = self.commit(&namespace, turn);
             if !matches!(committed, Committed::Lost) {
                 self.broadcasts.extend(broadcasts);
+                self.unawaited.extend(unawaited);
             }
             match committed {
                 Committed::Lost => return Ok(Life::Lost),
-                Committed::Durable if ended => {
-                    self.unawaited.extend(execution.take_unawaited());
-                    return Ok(Life::Over);
-                }
+                Committed::Durable if ended => return Ok(Life::Over),
                 Committed::Durable if execution.committed() => continue,
                 _ => {}
             }
@@ -84,7 +85,9 @@ impl<W: Workflow> Harness<W> {
             .snapshot(namespace.shard())
             .expect("a store in memory can be read");
         let mut loaded = actor::load_instance(namespace, &*snapshot).expect("an instance can be read")?;
-        loaded.crashes = u32::from(self.charged && self.died_running);
+        if self.charged && self.died_running {
+            loaded.crashed = InFlight::all();
+        }
         if loaded.state.status.is_terminal() && !over {
             return None;
         }

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::{End, Harness};
 use crate::engine::{Question, Workflow, answer_to};
 use crate::ids::MessageId;
-use crate::location::{Location, Segment};
+use crate::location::Location;
 use crate::storage::engine::Snapshot;
 use crate::storage::key::{Local, Meta};
 use crate::storage::payload::Payload;
@@ -171,15 +171,9 @@ pub(in crate::testing) fn history_of(namespace: &Namespace, snapshot: &dyn Snaps
         Ok(())
     });
     listed.expect("names can be read");
-    let name = |index: &u32| names[*index as usize].clone();
-    let text = |segment: &Segment| match segment {
-        Segment::Name(index) => name(index),
-        Segment::Iteration { name: index, number } => format!("{}~{number}", name(index)),
-    };
     let listed = namespace.list(snapshot, Rows::History(&Location::root()), &mut |local, row| {
         if let Local::History(location) = local {
-            let path: Vec<_> = location.segments().iter().map(text).collect();
-            history.insert(path.join("/"), row.decode::<Entry>()?);
+            history.insert(location.path(&names), row.decode::<Entry>()?);
         }
         Ok(())
     });

@@ -1,6 +1,7 @@
 //! What was called, with what, and what stood in for it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::any::type_name;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::de::DeserializeOwned;
@@ -8,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::mock::{Mock, Outcome};
 use super::text;
 use super::trace::{Surprise, Trace};
-use crate::engine::{self, AskedFor, Attempting, Witness};
+use crate::engine::{self, AskedFor, Attempting, Unreadable, Witness};
 use crate::storage::payload::{Codecs, Payload};
 
 /// A call of an activity or of the closure of a step: one attempt.
@@ -43,9 +44,24 @@ impl Call {
         };
         let unpacked = Codecs::plain().unpack(input);
         unpacked.unwrap_or_else(|error| {
-            let shown = text::payload(input);
+            let shown = text::payload(&Codecs::plain(), input);
             panic!("the input of `{}` is of another type: {shown}: {error}", self.path)
         })
+    }
+
+    /// What is wrong with its input, if that is not of this type.
+    pub(super) fn misread<T: DeserializeOwned>(&self) -> Option<String> {
+        let (Self { path, instance, .. }, wanted) = (self, type_name::<T>());
+        let Some(input) = &self.input else {
+            return Some(format!(
+                "`{path}` is a step and has no input: its mock can't take {wanted}; use `Mock::sees`"
+            ));
+        };
+        let error = Codecs::plain().unpack::<T>(input).err()?;
+        let shown = text::payload(&Codecs::plain(), input);
+        Some(format!(
+            "the mock of `{path}` takes {wanted}, and {instance} called it with {shown}: {error}"
+        ))
     }
 
     /// Whether it goes by this name: that of the activity, its whole path, or the end of it.
@@ -67,9 +83,9 @@ impl std::fmt::Display for Call {
             ..
         } = self;
         write!(f, "`{path}` of {instance}, attempt {attempt}")?;
-        self.input
-            .as_ref()
-            .map_or(Ok(()), |input| write!(f, ", with {}", text::payload(input)))
+        self.input.as_ref().map_or(Ok(()), |input| {
+            write!(f, ", with {}", text::payload(&Codecs::plain(), input))
+        })
     }
 }
 
@@ -89,7 +105,11 @@ type Place = (String, u32, String, u32);
 
 /// Sees all instances of a harness. It outlives the processes.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Mutex<State>);
+pub(super) struct Calls {
+    state: Mutex<State>,
+    /// What users store goes through these: here it is kept as anybody can read it.
+    codecs: Codecs,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -100,11 +120,22 @@ struct State {
     turns: HashMap<String, usize>,
     calls: Vec<Call>,
     trace: Option<Trace>,
+    /// The mocks that stood in for something.
+    used: BTreeSet<String>,
+    /// The types that mocks returned, by instance and path.
+    returned: HashMap<(String, String), &'static str>,
+    /// What is wrong with the test itself.
+    mistake: Option<String>,
 }
 
 impl Calls {
+    pub(super) fn new(codecs: Codecs) -> Self {
+        let state = Mutex::default();
+        Self { state, codecs }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn mock(&self, name: &str, mock: Mock) {
@@ -120,10 +151,12 @@ impl Calls {
     /// The mocks, and nothing that was called.
     pub(super) fn afresh(&self) -> Self {
         let mocks = self.state().mocks.clone();
-        Self(Mutex::new(State {
+        let state = Mutex::new(State {
             mocks,
             ..State::default()
-        }))
+        });
+        let codecs = self.codecs.clone();
+        Self { state, codecs }
     }
 
     /// What went by this name, in the order of the calls.
@@ -146,6 +179,16 @@ impl Calls {
         self.state().trace.clone().unwrap_or_default()
     }
 
+    /// The names of the mocks that stood in for something.
+    pub(super) fn used(&self) -> BTreeSet<String> {
+        self.state().used.clone()
+    }
+
+    /// What is wrong with the test itself: a mock of another type than what it stands in for.
+    pub(super) fn mistake(&self) -> Option<String> {
+        self.state().mistake.clone()
+    }
+
     /// The first thing that the code asked for in two ways.
     pub(super) fn surprise(&self) -> Option<Surprise> {
         self.state().trace.as_ref().and_then(Trace::surprise)
@@ -163,7 +206,8 @@ fn mocked<'a>(mocks: &'a BTreeMap<String, Mock>, call: &engine::Call) -> Option<
 impl Witness for Calls {
     fn asked(&self, asked: AskedFor) {
         if let Some(trace) = &mut self.state().trace {
-            trace.asked(asked);
+            let payload = asked.payload.map(|payload| self.codecs.plainly(payload));
+            trace.asked(AskedFor { payload, ..asked });
         }
     }
 
@@ -181,18 +225,32 @@ impl Witness for Calls {
             attempt: call.attempt,
             activity: call.activity.map(str::to_owned),
             mocked: found.is_some(),
-            input: call.input,
+            input: call.input.map(|input| self.codecs.plainly(input)),
         };
         state.calls.push(call.clone());
         let (name, mock) = found?;
         let place = (call.instance.clone(), call.run, call.path.clone(), call.attempt);
-        let State { taken, turns, .. } = &mut *state;
+        let State {
+            taken,
+            turns,
+            used,
+            returned,
+            mistake,
+            ..
+        } = &mut *state;
+        used.insert(name.clone());
         let number = *taken.entry(place).or_insert_with(|| {
             let next = turns.entry(name).or_default();
             *next += 1;
             *next - 1
         });
         let turn = mock.turn(number);
+        if let Some(of) = turn.returns {
+            returned.insert((call.instance.clone(), call.path.clone()), of);
+        }
+        if mistake.is_none() {
+            *mistake = (turn.misreads)(&call);
+        }
         Some(Box::pin(async move {
             if !turn.takes.is_zero() {
                 tokio::time::sleep(turn.takes).await;
@@ -203,5 +261,21 @@ impl Witness for Calls {
                 Outcome::Never => std::future::pending().await,
             }
         }))
+    }
+
+    fn unreadable(&self, unreadable: &Unreadable<'_>) {
+        let Unreadable {
+            instance,
+            path,
+            payload,
+            wanted,
+        } = unreadable;
+        let mut state = self.state();
+        let place = (instance.to_string(), (*path).to_owned());
+        if let Some(of) = state.returned.get(&place) {
+            let shown = text::payload(&self.codecs, payload);
+            let mistake = format!("`{path}` of {instance} returns {wanted}, and its mock returned {shown}, a {of}");
+            state.mistake.get_or_insert(mistake);
+        }
     }
 }

@@ -73,13 +73,14 @@ impl Harness {
         self.living(|life| {
             life.run(async {
                 let mut recorded = Recorded::new();
+                let codecs = life.runtime().store().codecs();
                 for id in instances(life.runtime().store()) {
                     let any = life.runtime().instance(&id).expect("the id of an instance is one");
                     let status = any.status().await.expect("an instance can be read").status;
                     recorded.insert((id.clone(), String::new()), status.to_string());
                     for entry in any.history().await.expect("an instance can be read").entries {
                         if entry.completed.is_some() {
-                            let outcome = text::outcome(&entry.kind).unwrap_or_default();
+                            let outcome = text::outcome(codecs, &entry.kind).unwrap_or_default();
                             let outcome = format!("{} {outcome}", entry.kind.name());
                             recorded.insert((id.clone(), entry.path), outcome);
                         }

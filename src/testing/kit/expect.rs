@@ -38,6 +38,10 @@ impl Harness {
             "`{name}` was called {found} times, expected {times}\n{}",
             self.called()
         );
+        if times == 0 {
+            // A mock of this name is there to see that nobody needs it.
+            self.inner.expected.forget(name);
+        }
     }
 
     /// Expects that nobody called it.
@@ -54,7 +58,7 @@ impl Harness {
         assert!(
             calls.iter().any(|call| call.raw_input() == Some(&expected)),
             "`{name}` was not called with {}\n{}",
-            text::payload(&expected),
+            text::payload(&Codecs::plain(), &expected),
             self.called()
         );
     }
@@ -128,8 +132,9 @@ impl<W: Workflow> Handle<W> {
         let EntryKind::Step(Some(Decided::Completed(payload))) = &entry.kind else {
             panic!("`{path}` of `{}` has no result\n{}", self.id(), self.report());
         };
-        let unpacked = Codecs::plain().unpack(payload);
-        unpacked.unwrap_or_else(|error| panic!("`{path}` returned {}: {error}", text::payload(payload)))
+        let codecs = self.codecs();
+        let unpacked = codecs.unpack(payload);
+        unpacked.unwrap_or_else(|error| panic!("`{path}` returned {}: {error}", text::payload(codecs, payload)))
     }
 }
 

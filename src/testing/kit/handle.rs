@@ -11,6 +11,7 @@ use crate::engine::{Accepts, Message, Question, Workflow};
 use crate::handle::{self, AnyHandle, Description, Error, History, Operated, Sent};
 use crate::ids::InstanceId;
 use crate::runtime::Runtime;
+use crate::storage::payload::Codecs;
 use crate::storage::record::{Failure, Status};
 
 /// One instance, as a test sees it: like a [`Handle`](crate::Handle), without awaiting.
@@ -232,7 +233,12 @@ impl<W: Workflow> Handle<W> {
 
     /// Where it stands, for a report.
     pub(super) fn report(&self) -> String {
-        text::description(&self.describe(), &self.history(), &self.waits())
+        text::description(self.codecs(), &self.describe(), &self.history(), &self.waits())
+    }
+
+    /// How its values are read.
+    pub(super) fn codecs(&self) -> &Codecs {
+        self.harness.inner.builder.codecs()
     }
 
     /// What its code waits for.
@@ -254,7 +260,12 @@ impl Harness {
                     let any = life.runtime().instance(&id).expect("the id of an instance is one");
                     if let (Ok(described), Ok(history)) = (any.status().await, any.history().await) {
                         let waits = double::waits(life.runtime().store(), &self.inner.builder, any.id());
-                        report.push_str(&text::description(&described, &history, &waits));
+                        report.push_str(&text::description(
+                            self.inner.builder.codecs(),
+                            &described,
+                            &history,
+                            &waits,
+                        ));
                     }
                 }
                 report

@@ -1,5 +1,6 @@
 //! What stands in for an activity or a step.
 
+use std::any::{type_name, type_name_of_val};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,10 @@ pub(super) struct Turn {
     pub(super) outcome: Outcome,
     /// How long it takes, in virtual time.
     pub(super) takes: Duration,
+    /// The name of the type that it returns, if it returns anything.
+    pub(super) returns: Option<&'static str>,
+    /// Says what is wrong with the input, if it is not what a function takes.
+    pub(super) misreads: fn(&Call) -> Option<String>,
 }
 
 type Function = dyn Fn(&Call) -> std::result::Result<Payload, Failure> + Send + Sync;
@@ -60,9 +65,18 @@ pub(super) enum Outcome {
 
 impl Mock {
     fn of(outcome: Outcome) -> Self {
-        let takes = Duration::ZERO;
-        let turns = vec![Turn { outcome, takes }];
-        Self { turns }
+        let turn = Turn {
+            outcome,
+            takes: Duration::ZERO,
+            returns: None,
+            misreads: |_| None,
+        };
+        Self { turns: vec![turn] }
+    }
+
+    fn returning(mut self, of: &'static str) -> Self {
+        self.turns.iter_mut().for_each(|turn| turn.returns = Some(of));
+        self
     }
 
     fn then(mut self, next: Self) -> Self {
@@ -70,14 +84,15 @@ impl Mock {
         self
     }
 
-    /// Returns this.
+    /// Returns this. It has to read as what the step returns: if it does not, the test fails, with both types.
     ///
     /// # Panics
     ///
     /// If the value can't be stored.
     pub fn returns(value: impl Serialize) -> Self {
         let packed = Codecs::plain().pack(&value);
-        Self::of(Outcome::Decided(Ok(packed.expect("the value of a mock can be stored"))))
+        let packed = packed.expect("the value of a mock can be stored");
+        Self::of(Outcome::Decided(Ok(packed))).returning(type_name_of_val(&value))
     }
 
     /// Fails like an error of the code: it is tried again, as the step says.
@@ -113,7 +128,11 @@ impl Mock {
     /// assert_eq!(harness.start(payment, 20).run_until_complete().unwrap(), "paid 20");
     /// ```
     pub fn calls<I: DeserializeOwned, T: Serialize>(function: impl Fn(I) -> Result<T> + Send + Sync + 'static) -> Self {
-        Self::sees(move |call| function(call.input()))
+        let mut mock = Self::sees(move |call| function(call.input()));
+        mock.turns
+            .iter_mut()
+            .for_each(|turn| turn.misreads = Call::misread::<I>);
+        mock
     }
 
     /// Calls a function with all that is known of the call. For steps, which have no input, and for what depends on the
@@ -123,7 +142,7 @@ impl Mock {
             let value = function(call).map_err(WorkflowError::into_failure)?;
             Ok(Codecs::plain().pack(&value)?)
         };
-        Self::of(Outcome::Function(Arc::new(function)))
+        Self::of(Outcome::Function(Arc::new(function))).returning(type_name::<T>())
     }
 
     /// After that, returns this.

@@ -42,7 +42,8 @@ pub fn replay_check(builder: Builder, path: impl AsRef<Path>) -> usize {
         let name = file.display();
         let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name} can't be read: {error}"));
         let engine = Arc::new(Memory::new());
-        let imported = OpenOptions::new().import_engine(engine, &mut text.as_bytes());
+        let options = OpenOptions::new().codecs(builder.codecs().clone());
+        let imported = options.import_engine(engine, &mut text.as_bytes());
         let (store, _) = imported.unwrap_or_else(|error| panic!("{name} is not a whole export: {error}"));
         let witness: Arc<dyn Witness> = Arc::new(Nobody);
         for shard in store.shards() {

@@ -6,35 +6,37 @@ use crate::storage::payload::{Codecs, Payload};
 use crate::storage::record::{Decided, EntryKind};
 
 /// A user's value, as JSON where it is something that JSON can say.
-pub(super) fn payload(payload: &Payload) -> String {
-    let value: Result<serde_json::Value, _> = Codecs::plain().unpack(payload);
+pub(super) fn payload(codecs: &Codecs, payload: &Payload) -> String {
+    let value: Result<serde_json::Value, _> = codecs.unpack(payload);
     value.map_or_else(|_| format!("{} bytes", payload.bytes.len()), |value| value.to_string())
 }
 
-fn decided(decided: Option<&Decided>) -> Option<String> {
+fn decided(codecs: &Codecs, decided: Option<&Decided>) -> Option<String> {
     decided.map(|decided| match decided {
-        Decided::Completed(value) => payload(value),
+        Decided::Completed(value) => payload(codecs, value),
         Decided::Failed(failure) => format!("failed: {failure}"),
     })
 }
 
 /// What an operation came to, without when, or under which number; none if it has not come to anything.
-pub(super) fn outcome(kind: &EntryKind) -> Option<String> {
+pub(super) fn outcome(codecs: &Codecs, kind: &EntryKind) -> Option<String> {
     match kind {
-        EntryKind::Step(ended) | EntryKind::Rollback(ended) => decided(ended.as_ref()),
+        EntryKind::Step(ended) | EntryKind::Rollback(ended) => decided(codecs, ended.as_ref()),
         EntryKind::Promise { decided: ended, .. } | EntryKind::Compensation { decided: ended, .. } => {
-            decided(ended.as_ref())
+            decided(codecs, ended.as_ref())
         }
         EntryKind::Receive { taken, .. } => {
             let told = taken.iter().filter_map(|message| message.told_or_asked());
-            let texts: Vec<_> = told.map(|(name, value)| format!("{name} {}", payload(value))).collect();
+            let texts: Vec<_> = told
+                .map(|(name, value)| format!("{name} {}", payload(codecs, value)))
+                .collect();
             Some(texts.join(", "))
         }
-        EntryKind::Child(child) => decided(child.decided.as_ref()),
-        EntryKind::Event { decided: ended, .. } => decided(ended.as_ref()),
+        EntryKind::Child(child) => decided(codecs, child.decided.as_ref()),
+        EntryKind::Event { decided: ended, .. } => decided(codecs, ended.as_ref()),
         EntryKind::Race { winner } => winner.clone(),
         EntryKind::Version { version } => Some(version.to_string()),
-        EntryKind::Loop(state) => state.output.as_ref().map(payload),
+        EntryKind::Loop(state) => state.output.as_ref().map(|output| payload(codecs, output)),
         EntryKind::Sent { to, name, .. } => Some(format!("{name} to {to}")),
         EntryKind::Publish { topic, .. } => Some(topic.clone()),
         EntryKind::Cancel { reason } => Some(reason.clone()),
@@ -43,9 +45,9 @@ pub(super) fn outcome(kind: &EntryKind) -> Option<String> {
     }
 }
 
-fn entry(entry: &HistoryEntry) -> String {
+fn entry(codecs: &Codecs, entry: &HistoryEntry) -> String {
     let (kind, path) = (entry.kind.name(), &entry.path);
-    let outcome = match (entry.completed, outcome(&entry.kind)) {
+    let outcome = match (entry.completed, outcome(codecs, &entry.kind)) {
         (None, _) => " (not complete)".to_owned(),
         (_, Some(outcome)) => format!(": {outcome}"),
         (_, None) => String::new(),
@@ -60,15 +62,15 @@ fn entry(entry: &HistoryEntry) -> String {
 }
 
 /// A history, one line for each entry.
-pub(super) fn history(history: &History) -> String {
+fn history(codecs: &Codecs, history: &History) -> String {
     if history.entries.is_empty() {
         return "  nothing is recorded\n".to_owned();
     }
-    history.entries.iter().map(entry).collect()
+    history.entries.iter().map(|recorded| entry(codecs, recorded)).collect()
 }
 
 /// Where an instance stands.
-pub(super) fn description(description: &Description, recorded: &History, waits: &[Wait]) -> String {
+pub(super) fn description(codecs: &Codecs, description: &Description, recorded: &History, waits: &[Wait]) -> String {
     let mut text = format!("`{}` is {}", description.id, description.status);
     if description.paused {
         text.push_str(", and paused");
@@ -84,6 +86,6 @@ pub(super) fn description(description: &Description, recorded: &History, waits: 
         text.push_str(&format!("  it waits for `{path}` ({kind}), at {call_site}\n"));
     }
     text.push_str("its history:\n");
-    text.push_str(&history(recorded));
+    text.push_str(&history(codecs, recorded));
     text
 }

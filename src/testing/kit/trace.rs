@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::text;
 use crate::engine::{AskedFor, CallSite};
-use crate::storage::payload::Payload;
+use crate::storage::payload::{Codecs, Payload};
 
 /// What an instance asked for at one path.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ impl Ask {
         let with = self
             .payload
             .as_ref()
-            .map(|payload| format!(" with {}", text::payload(payload)));
+            .map(|payload| format!(" with {}", text::payload(&Codecs::plain(), payload)));
         format!("{}{}, at {}", self.what, with.unwrap_or_default(), self.call_site)
     }
 }

@@ -7,7 +7,7 @@ use super::super::harness::{Plan, Still};
 use crate::actor::{Build, Hand, terminate_commit};
 use crate::clock::Clock;
 use crate::ids::{InstanceId, Shard};
-use crate::storage::{Error, Result, Store};
+use crate::storage::{Error, Posted, Result, Store};
 
 /// Writes for the instances of a world and for its courier.
 #[derive(Debug)]
@@ -68,14 +68,18 @@ impl Hand for WorldHand {
         done.map(drop)
     }
 
-    async fn terminate(&self, instance: &InstanceId, reason: &str) -> Result<()> {
-        // A resident is told by the refusal of its next commit: it has another revision then.
-        match terminate_commit(&self.store, instance, reason, self.clock.now_ms())? {
-            Some(commit) => {
-                let shard = self.store.shard_of(instance);
-                self.commit(shard, Box::new(|_| commit)).await
+    async fn end(&self, _row: &Posted, children: Vec<InstanceId>, reason: &str) -> Result<bool> {
+        for child in children {
+            // A resident is told by the refusal of its next commit: it has another revision then.
+            if let Some(commit) = terminate_commit(&self.store, &child, reason, self.clock.now_ms())? {
+                let shard = self.store.shard_of(&child);
+                self.commit(shard, Box::new(|_| commit)).await?;
             }
-            None => Ok(()),
         }
+        Ok(true)
+    }
+
+    fn is_ending(&self, _row: &Posted) -> bool {
+        false
     }
 }

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::super::harness::Plan;
 use super::{Resident, World};
-use crate::actor::{self, Delivery, Hand};
+use crate::actor::{self, Blocked, Delivery, Hand};
 use crate::clock::{Clock, Millis};
 use crate::config::Bounds;
 use crate::engine::{Begin, Divergence, Execution, Turn};
@@ -188,12 +188,12 @@ impl World {
         for rows in senders {
             let now = self.clock.now_ms();
             let delivery = Delivery::new(&self.store, &self.hand, now);
-            let carried = self.runtime.block_on(delivery.carry(&rows));
+            let carrying = async { delivery.carry(&rows, &mut Blocked::default()).await };
+            let carried = self.runtime.block_on(carrying);
             if self.hand.is_dead() {
                 return true;
             }
-            let readable = rows.iter().filter(|row| row.outgoing.is_ok()).count();
-            moved |= readable > carried.held;
+            moved |= carried.done > 0;
             self.woken.extend(carried.woken);
         }
         moved

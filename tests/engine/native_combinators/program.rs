@@ -50,7 +50,13 @@ impl Workflow for Interpreter {
 
     async fn run(ctx: Ctx<Self>, program: Program) -> Result<Vec<String>> {
         let Program { node, biased } = program;
-        run(Place { ctx, biased }, "p".into(), node).await
+        let at = Place {
+            ctx: ctx.clone(),
+            biased,
+        };
+        let trace = run(at, "p".into(), node).await?;
+        ctx.set("trace", &trace)?;
+        ok(trace)
     }
 }
 

@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use everstep::storage::record::{Failure, FailureKind};
 use everstep::{Accepts, Attempt, Backoff, Ctx, Loop, Message, Result, Workflow, WorkflowError, branch, ok};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -112,6 +113,15 @@ impl At {
     }
 }
 
+/// Whether a failure says that the instance itself is to end; what a child ended with does not.
+fn tells_to_end(failure: &Failure) -> bool {
+    match failure.kind {
+        FailureKind::Cancelled | FailureKind::DeadlineExceeded => true,
+        FailureKind::Child => false,
+        _ => failure.branches.iter().any(|(_, branch)| tells_to_end(branch)),
+    }
+}
+
 type Trace = BoxFuture<'static, Result<Vec<String>>>;
 
 fn run(at: At, name: String, node: Node) -> Trace {
@@ -135,6 +145,9 @@ fn run(at: At, name: String, node: Node) -> Trace {
             }
             Node::Caught(node) => {
                 let outcome = run(at.clone(), format!("{name}.c"), *node).await;
+                if outcome.as_ref().is_err_and(|error| tells_to_end(error.failure())) {
+                    ledger::with(|ledger| ledger.hears_that_it_ends(at.ctx.id().as_str()));
+                }
                 ok([at.saw("caught"), seen(&outcome)].concat())
             }
             Node::TryScope(node) => {

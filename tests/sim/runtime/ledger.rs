@@ -86,6 +86,8 @@ pub(crate) struct InstanceSeen {
     variant: Option<u32>,
     /// What its code returned; another one may follow as long as nobody has seen it.
     returned: Vec<Vec<String>>,
+    /// Its code, as it runs now, has caught that it is to end: what it returns is dropped.
+    told_to_end: bool,
     /// Its code failed in this run, or failed again after a crash.
     failed_in: Option<u32>,
     run: u32,
@@ -263,6 +265,7 @@ impl Ledger {
         }
         self.takes_back(id);
         let seen = self.instance(id);
+        seen.told_to_end = false;
         seen.started = true;
         let before = *seen.variant.get_or_insert(variant);
         let created = seen.created.unwrap_or(variant);
@@ -286,9 +289,16 @@ impl Ledger {
         self.note(format!("{id} returns {outcome:?}"));
         let seen = self.instance(id);
         match outcome {
+            Ok(_) if seen.told_to_end => {}
             Ok(output) => seen.returned.push(output.clone()),
             Err(_) => seen.failed_in = Some(run),
         }
+    }
+
+    /// The code of an instance has caught that it is to end.
+    pub(crate) fn hears_that_it_ends(&mut self, id: &str) {
+        self.note(format!("{id} goes on although it is to end"));
+        self.instance(id).told_to_end = true;
     }
 
     /// A child's code runs.

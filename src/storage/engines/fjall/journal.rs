@@ -26,7 +26,7 @@
 //!
 //! ```text
 //! 1  items (4 bytes)  number (8 bytes)                                        a batch begins
-//! 2  kind  0  keyspace (8)  key length (2)  length (4)  length (4)  key value an item
+//! 2  kind  compression  keyspace (8)  key length (2)  length (4)  length (4)  key value an item
 //! 3  checksum (8)  "FJL" 3                                                    a batch ends
 //! 4  keyspace (8)                                                             a keyspace is cleared
 //! ```
@@ -180,6 +180,11 @@ fn walk(journal: &[u8], last: &mut Option<u64>) -> Result<usize, String> {
         if let Some(last) = last.filter(|last| *last >= number) {
             return Err(format!("has batch {number} behind batch {last}"));
         }
+        if frame.compressed {
+            return Err(format!(
+                "has batch {number} compressed, which no release of this one does"
+            ));
+        }
         *last = Some(number);
         end += frame.bytes;
     }
@@ -221,6 +226,8 @@ struct Frame<'a> {
     bytes: usize,
     /// How many items it says it has, and how many it has.
     count: (u32, u32),
+    /// Whether there is a value in it that was compressed.
+    compressed: bool,
     items: &'a [u8],
     checksum: u64,
 }
@@ -236,7 +243,7 @@ impl<'a> Frame<'a> {
         let count = u32::from_le_bytes(rest.take()?);
         let number = u64::from_le_bytes(rest.take()?);
         let items = rest.0;
-        let mut found = 0;
+        let (mut found, mut compressed) = (0, false);
         loop {
             let length = items.len() - rest.0.len();
             *budget = budget.saturating_sub(1);
@@ -244,7 +251,7 @@ impl<'a> Frame<'a> {
                 return None;
             }
             match rest.take()? {
-                [ITEM] => rest.skip_item()?,
+                [ITEM] => compressed |= rest.skip_item()?,
                 [CLEAR] => drop(rest.take::<8>()?),
                 [END] => {
                     let checksum = u64::from_le_bytes(rest.take()?);
@@ -252,6 +259,7 @@ impl<'a> Frame<'a> {
                         number,
                         bytes: journal.len() - rest.0.len(),
                         count: (count, found),
+                        compressed,
                         items: &items[..length],
                         checksum,
                     });
@@ -281,8 +289,8 @@ impl Rest<'_> {
         Some(*bytes)
     }
 
-    /// What is behind the tag of an item, if it can be one.
-    fn skip_item(&mut self) -> Option<()> {
+    /// What is behind the tag of an item, if it can be one. Tells whether its value was compressed.
+    fn skip_item(&mut self) -> Option<bool> {
         let [kind, compression] = self.take()?;
         let _keyspace: [u8; 8] = self.take()?;
         let key = usize::from(u16::from_le_bytes(self.take()?));
@@ -290,11 +298,13 @@ impl Rest<'_> {
         let stored = u32::from_le_bytes(self.take()?);
         // fjall would ask for gigabytes for a wrong length. That the two are the same it asserts in debug builds,
         // while it holds a lock that it needs to clean up after a panic, and the process would end there.
-        if kind > KIND_MAX || compression != 0 || value != stored || value as usize > VALUE_BYTES_MAX {
+        let compressed = compression != 0;
+        let longest = value.max(stored) as usize;
+        if kind > KIND_MAX || (value != stored && !compressed) || longest > VALUE_BYTES_MAX {
             return None;
         }
-        self.0 = self.0.get(key + value as usize..)?;
-        Some(())
+        self.0 = self.0.get(key + stored as usize..)?;
+        Some(compressed)
     }
 }
 
@@ -413,6 +423,19 @@ mod tests {
         count[good.len() + 1] = 0;
         assert_eq!(of_one(count.clone()), Ok(at), "too many items");
         assert!(of_one([count, batch(7)].concat()).is_err());
+    }
+
+    /// Found in review: a batch that fjall had compressed was cut off as torn, and it was the last that was durable.
+    #[test]
+    fn a_compressed_batch_is_refused_and_not_cut() {
+        let mut compressed = with_value(5, b"123");
+        compressed[15] = 1;
+        let (start, end) = (13, compressed.len() - 13);
+        compressed[start + 13] = 200;
+        let checksum = xxh3_64(&compressed[start..end]);
+        compressed[end + 1..end + 9].copy_from_slice(&checksum.to_le_bytes());
+        let error = of_one([batch(4), compressed].concat()).unwrap_err();
+        assert!(error.contains("compressed"), "{error}");
     }
 
     #[test]

@@ -56,15 +56,23 @@ impl World {
         Ok(())
     }
 
-    /// The mark that the code saw under a key.
-    pub(crate) fn result(&self, key: &str) -> Option<&str> {
-        self.seen.get(key).map(String::as_str)
+    /// The mark that the code saw at a place: the one that has its only key.
+    pub(crate) fn result(&self, place: &str) -> Option<&str> {
+        let mut seen = self.seen.iter().filter(|(key, _)| place_of(key) == place);
+        let (_, mark) = seen.next()?;
+        seen.next().is_none().then_some(mark.as_str())
     }
 
-    /// What an instance undid, in order.
-    pub(crate) fn undone(&self, instance: &str) -> &[String] {
-        self.undone.get(instance).map_or(&[], Vec::as_slice)
+    /// The places of what an instance undid, in order.
+    pub(crate) fn undone(&self, instance: &str) -> Vec<&str> {
+        let keys = self.undone.get(instance).into_iter().flatten();
+        keys.map(|key| place_of(key)).collect()
     }
+}
+
+/// The part of a key that people read: instance, run and path. What comes behind it tells lives of one id apart.
+fn place_of(key: &str) -> &str {
+    key.rsplit_once('#').map_or(key, |(place, _)| place)
 }
 
 #[cfg(test)]
@@ -81,8 +89,21 @@ mod tests {
 
     #[test]
     fn effects_may_repeat_until_one_was_seen() {
-        let world = read(&["effect i/1/a 1", "effect i/1/a 2", "seen i/1/a 2", "seen i/1/a 2"]).unwrap();
+        let world = read(&[
+            "effect i/1/a#7 1",
+            "effect i/1/a#7 2",
+            "seen i/1/a#7 2",
+            "seen i/1/a#7 2",
+        ])
+        .unwrap();
         assert_eq!((world.result("i/1/a"), world.again), (Some("2"), 1));
+        let another_key = [
+            "effect i/1/a#7 1",
+            "seen i/1/a#7 1",
+            "effect i/1/a#8 2",
+            "seen i/1/a#8 2",
+        ];
+        assert_eq!(read(&another_key).unwrap().result("i/1/a"), None, "one place, two keys");
     }
 
     #[test]
