@@ -100,8 +100,12 @@ pub const WORKERS_MAX: usize = 1024;
 /// one has not begun.
 pub const BLOCKING_THREADS_MAX: usize = 4 * 1024;
 
+/// How long the end of a runtime waits for a thread that is blocked, after the grace of its attempts is over. What blocks
+/// it holds nothing of the store.
+pub const THREADS_END: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// How often, and how long each time, a runtime waits for one of the same process to let go of the store: that one was
-/// stopped a moment ago, and the last of its tasks is about to end.
+/// dropped a moment ago, and the last of its tasks is about to end.
 pub const STORE_WAITS: (u32, std::time::Duration) = (100, std::time::Duration::from_millis(10));
 
 /// How long a suspect runs alone. What kills a process does it soon; the others can't wait for as long as a step takes.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use tokio::task::AbortHandle;
@@ -24,12 +23,13 @@ mod schedules;
 mod simulated;
 mod stats;
 mod store;
+mod threads;
 
 pub use builder::Builder;
-use builder::Threads;
 #[cfg(feature = "testing")]
 pub use simulated::Simulated;
 pub use stats::RuntimeStats;
+use threads::Threads;
 
 /// A running Everstep: workflows, and the store that their instances live in.
 #[derive(Debug)]
@@ -41,11 +41,8 @@ pub struct Runtime {
     snapshot: Mutex<Option<(Stopwatch, u64)>>,
     /// What rings, admits, feeds and sweeps; ended with the runtime.
     tasks: Vec<AbortHandle>,
-    /// The threads of user code, and that of the services. A simulation has none: there everything runs in the caller's
-    /// thread.
-    _threads: [Threads; 2],
-    /// The watchdog ends when this is dropped.
-    _watchdog: Option<mpsc::Sender<()>>,
+    /// Until it is stopped. A simulation has none: there everything runs in the caller's thread.
+    threads: Mutex<Threads>,
 }
 
 impl Runtime {
@@ -270,10 +267,12 @@ impl Runtime {
     /// one is told [`Error::Stopped`](crate::Error::Stopped), and so is whoever starts, sends or changes something. Streams of changes end. What
     /// was accepted before is gone on with when the store is next opened.
     ///
-    /// The store stays locked until the runtime and all its handles, streams and pending calls are dropped: whoever opens
-    /// it again in the same process drops them first.
+    /// When this returns, nothing of the runtime's own has the store any more. It stays locked until the runtime and all
+    /// its handles, streams and pending calls are dropped: whoever opens it again, here or in another process, drops them
+    /// first.
     ///
-    /// Dropping the runtime instead loses nothing either, but running attempts are cancelled at once.
+    /// Dropping the runtime instead loses nothing either, but running attempts are cancelled at once, and the store is
+    /// free a moment later.
     ///
     /// ```
     /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
@@ -314,6 +313,8 @@ impl Runtime {
         directory.stop_all();
         self.shared.close_flight();
         self.shared.end();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        threads.ended().await;
     }
 
     /// Starts what admits, feeds, rings, sweeps and carries.

@@ -2,9 +2,10 @@
 
 use std::any::TypeId;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 
 use super::Runtime;
+use super::threads::Threads;
 use crate::actor::{self, Observers, Shared};
 use crate::chance::{Chance, SystemChance};
 use crate::clock::{Clock, SystemClock};
@@ -174,16 +175,12 @@ impl Builder {
         let every = self.config.poll_warn;
         let threads = self.config.workers.unwrap_or_else(spawn::cores);
         let blocking = self.config.attempts_max.min(BLOCKING_THREADS_MAX);
-        let workers = Threads::begin(spawn::workers(threads, blocking))?;
-        let system = Threads::begin(spawn::system())?;
-        let handles = (workers.handle(), system.handle());
-        let mut runtime = self.assemble(store, handles, clock, Arc::new(SystemChance)).await?;
-        runtime._threads = [workers, system];
-        let (alive, stop) = mpsc::channel();
-        let shared = Arc::downgrade(&runtime.shared);
-        let watching = spawn::thread("everstep-watchdog", move || actor::watch(&shared, every, &stop));
-        watching.map_err(|error| Error::Start(error.to_string()))?;
-        runtime._watchdog = Some(alive);
+        let mut threads = Threads::start(threads, blocking)?;
+        let mut runtime = self
+            .assemble(store, threads.handles(), clock, Arc::new(SystemChance))
+            .await?;
+        threads.watch(&runtime.shared, every)?;
+        runtime.threads = Mutex::new(threads);
         Ok(runtime)
     }
 
@@ -275,15 +272,14 @@ impl Builder {
             recovery,
             snapshot: Mutex::new(None),
             tasks: Vec::new(),
-            _threads: Default::default(),
-            _watchdog: None,
+            threads: Mutex::default(),
         };
         runtime.start_services(&system);
         Ok(runtime)
     }
 }
 
-/// Opens the store. A runtime of this process that was stopped a moment ago lets go of it when the last of its tasks
+/// Opens the store. A runtime of this process that was dropped a moment ago lets go of it when the last of its tasks
 /// is gone, which is worth waiting for; another process is not.
 async fn open_store(options: &OpenOptions, url: &str) -> Result<Store> {
     let (most, wait) = STORE_WAITS;
@@ -309,32 +305,5 @@ impl std::fmt::Debug for Builder {
             .field("observers", &self.observers)
             .field("config", &self.config)
             .finish()
-    }
-}
-
-/// Threads of a runtime. They are told to end and not waited for: some of what runs there may never end.
-#[derive(Debug, Default)]
-pub(super) struct Threads(Option<tokio::runtime::Runtime>);
-
-impl Threads {
-    /// Held from here on by somebody who may drop them: a runtime must not wait for its threads inside another one.
-    fn begin(threads: std::io::Result<tokio::runtime::Runtime>) -> Result<Self> {
-        let threads = threads.map_err(|error| Error::Start(error.to_string()))?;
-        Ok(Self(Some(threads)))
-    }
-
-    fn handle(&self) -> tokio::runtime::Handle {
-        match &self.0 {
-            Some(threads) => threads.handle().clone(),
-            None => tokio::runtime::Handle::current(),
-        }
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        if let Some(threads) = self.0.take() {
-            threads.shutdown_background();
-        }
     }
 }

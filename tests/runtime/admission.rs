@@ -11,16 +11,19 @@ use everstep::{Config, Ctx, Result, Runtime, Simulated, ok, workflow};
 use crate::kit;
 use crate::machine::{Machine, crowds, in_virtual_time, settle};
 
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Of one test, which has a thread of its own.
+    static RUNNING: AtomicUsize = const { AtomicUsize::new(0) };
+    static MOST: AtomicUsize = const { AtomicUsize::new(0) };
+}
 
 #[workflow]
 async fn busy(ctx: Ctx<Busy>, number: u32) -> Result<u32> {
     let work = move || async move {
-        let now = RUNNING.fetch_add(1, Ordering::SeqCst) + 1;
-        MOST.fetch_max(now, Ordering::SeqCst);
+        let now = RUNNING.with(|running| running.fetch_add(1, Ordering::SeqCst)) + 1;
+        MOST.with(|most| most.fetch_max(now, Ordering::SeqCst));
         let _ = tokio::time::timeout(Duration::from_millis(1), std::future::pending::<()>()).await;
-        RUNNING.fetch_sub(1, Ordering::SeqCst);
+        RUNNING.with(|running| running.fetch_sub(1, Ordering::SeqCst));
         ok(number)
     };
     ok(ctx.step("work", work).await?)
@@ -56,7 +59,7 @@ fn attempts_are_bounded() {
         for handle in &handles {
             handle.result().await.unwrap();
         }
-        assert_eq!(MOST.load(Ordering::SeqCst), 3);
+        assert_eq!(MOST.with(|most| most.load(Ordering::SeqCst)), 3);
         let mut handles = Vec::new();
         for _ in 0..12 {
             handles.push(runtime.start(patient, ()).await.unwrap());

@@ -47,18 +47,50 @@ fn running_attempts_have_their_grace() {
     });
 }
 
+/// A step that does not end.
+#[workflow]
+async fn endless(ctx: Ctx<Endless>) -> Result<()> {
+    let forever = || async {
+        std::future::pending::<()>().await;
+        ok(())
+    };
+    ok(ctx.step("forever", forever).await?)
+}
+
 /// FAULTS 73: a second stop waits for nothing.
 #[test]
 fn a_second_stop_is_at_once() {
     in_virtual_time(async {
         let machine = Machine::new();
         let config = Config::default().grace(Duration::from_secs(1_000_000));
-        let runtime = machine.open(Runtime::builder().workflow(slow), config).await;
-        runtime.start(slow, 500_000).id("for-ever").await.unwrap();
+        let runtime = machine.open(Runtime::builder().workflow(endless), config).await;
+        runtime.start(endless, ()).id("for-ever").await.unwrap();
         settle().await;
         let both = async { tokio::join!(runtime.stop(), runtime.stop()) };
         tokio::time::timeout(Duration::from_secs(1), both).await.unwrap();
     });
+}
+
+/// Found by the bench: another process that opened a store right after its runtime had been stopped and dropped was told
+/// that it was in use, because tasks that had been told to end still held it.
+#[tokio::test]
+async fn a_store_is_free_when_its_runtime_has_stopped_and_is_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("fjall:{}", directory.path().join("store").display());
+    for life in 0..8 {
+        let runtime = Runtime::builder().workflow(waits).open(&url).await.unwrap();
+        for number in 0..64 {
+            runtime.start(waits, 1).id(format!("{life}-{number}")).await.unwrap();
+        }
+        runtime.stop().await;
+        drop(runtime);
+        // As another process would: it does not wait for whoever has it.
+        everstep::storage::OpenOptions::new()
+            .open(&url)
+            .unwrap()
+            .close()
+            .unwrap();
+    }
 }
 
 /// Found in a review: whoever waited when the runtime stopped or was dropped waited for ever.
@@ -140,9 +172,13 @@ async fn a_runtime_that_has_stopped_takes_nothing_and_can_be_looked_at() {
 #[tokio::test(start_paused = true)]
 async fn a_start_that_waits_for_room_is_told_that_the_runtime_has_stopped() {
     let config = Config::default().residents_max(1);
-    let runtime = everyone().workflow(slow).config(config).open_simulated(machine()).await;
+    let runtime = everyone()
+        .workflow(endless)
+        .config(config)
+        .open_simulated(machine())
+        .await;
     let runtime = runtime.unwrap();
-    let start = |id: &str| runtime.start(slow, 1_000_000).id(id);
+    let start = |id: &str| runtime.start(endless, ()).id(id);
     start("runs").await.unwrap();
     settle().await;
     start("waits").await.unwrap();

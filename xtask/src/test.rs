@@ -31,10 +31,14 @@ fn tests() -> Result {
         return shell::run(shell::cargo().args(["nextest", "run", "--workspace", "--all-features"]));
     }
     println!("cargo-nextest is not installed; plain `cargo test` does the same, slower");
-    shell::run(shell::cargo()
+    shell::run(
+        shell::cargo()
             .args(["test", "--workspace", "--all-features"])
             // Every target that nextest would run. Doctests have a stage of their own.
-            .args(["--lib", "--bins", "--tests", "--examples"]))
+            .args(["--lib", "--bins", "--tests", "--examples"])
+            // Some weigh the whole process, or count its threads, and have to be alone in it.
+            .args(["--", "--test-threads=1"]),
+    )
 }
 
 fn doctests() -> Result {
