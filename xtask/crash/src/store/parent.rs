@@ -7,6 +7,7 @@ use everstep::storage::key::{Local, Meta};
 use everstep::storage::record::State;
 use everstep::storage::{OpenOptions, Store};
 
+use super::rows::Expected;
 use super::workload::{WRITERS, Writer};
 use crate::chance::Chance;
 use crate::victim::Victim;
@@ -59,6 +60,9 @@ fn cycle(victim: &mut Victim, chance: &mut Chance, writers: &mut [Writer], seen:
         seen.acknowledged += acknowledged - writer.revision;
         settle(&store, writer, acknowledged, seen)?;
     }
+    let mut expected = Expected::default();
+    writers.iter().for_each(|writer| writer.expect(&store, &mut expected));
+    expected.compare(&store)?;
     store.close().map_err(|error| error.to_string())
 }
 
@@ -133,5 +137,5 @@ fn settle(store: &Store, writer: &mut Writer, acknowledged: u64, seen: &mut Seen
     while writer.revision < found {
         writer.advance();
     }
-    writer.check(store)
+    Ok(())
 }

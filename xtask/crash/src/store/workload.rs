@@ -1,20 +1,24 @@
-//! What a writer commits, and what the rows of its instance must be afterwards.
+//! What a writer commits, and which rows of it must be there afterwards.
 //!
-//! Each writer has one instance and commits revision after revision. The content of every revision follows from the
-//! writer and the revision alone, so the parent knows every byte without having been told.
+//! Each writer has one instance and commits revision after revision: rows of its namespace, and with them alarms, listing
+//! rows, messages with the rows that recognise their duplicates, things on their way to others, and who has to run. The
+//! content of every revision follows from the writer and the revision alone, so the parent knows every byte without
+//! having been told.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use everstep::location::{Location, Segment};
-use everstep::storage::key::{Arrival, Local, Meta};
+use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::{KeyId, Payload};
 use everstep::storage::record::{
-    Completed, Decided, Entry, EntryKind, Input, Message, Origin, Runnable, State, Status,
+    Alarm, Completed, Decided, Entry, EntryKind, IndexRow, Input, Message, Origin, Outgoing, Parcel, Runnable, Seen,
+    State, Status,
 };
 use everstep::storage::{Commit, Condition, Namespace, Store};
 use everstep::{InstanceId, MessageId};
 
+use super::rows::Expected;
 use crate::chance::Chance;
 
 /// How many writers commit at once.
@@ -25,6 +29,19 @@ const ENTRIES: u64 = 40;
 
 /// Every so many revisions the whole history is removed, as a range.
 const SWEEP_EVERY: u64 = 97;
+
+/// Every so many revisions a message is put into the inbox, and the one before is taken out.
+const MESSAGE_EVERY: u64 = 7;
+
+/// Every so many revisions something is put on its way; half as many later it has got there.
+const POST_EVERY: u64 = 10;
+
+/// Every so many revisions the instance says that it has to run, or that it rests.
+const RUN_EVERY: u64 = 13;
+const REST_EVERY: u64 = 11;
+
+/// Every so many revisions the listing row is written anew.
+const INDEX_EVERY: u64 = 5;
 
 /// What the rows of one writer's instance are after a revision.
 #[derive(Debug, Clone)]
@@ -37,6 +54,11 @@ pub(crate) struct Writer {
     /// The revision whose message is in the inbox.
     inbox: Option<u64>,
     alarm_at_ms: Option<u64>,
+    /// The revision that wrote the listing row.
+    listed: u64,
+    /// The revision whose parcel is on its way.
+    posted: Option<u64>,
+    runnable: Option<Runnable>,
 }
 
 impl Writer {
@@ -48,26 +70,43 @@ impl Writer {
             entries: BTreeMap::new(),
             inbox: None,
             alarm_at_ms: None,
+            listed: 0,
+            posted: None,
+            runnable: None,
         }
     }
 
     pub(crate) fn namespace(&self, store: &Store) -> Namespace {
-        let id = InstanceId::new(format!("writer-{}", self.number)).expect("a number and a word are an id");
-        store.namespace(&id)
+        store.namespace(&self.instance())
     }
 
     /// Goes to the next revision without building its commit.
     pub(crate) fn advance(&mut self) {
         self.revision += 1;
-        if self.revision.is_multiple_of(SWEEP_EVERY) {
+        let every = |number: u64| self.revision.is_multiple_of(number);
+        if every(SWEEP_EVERY) {
             self.entries.clear();
         } else if self.revision > 1 {
             self.entries.insert(self.slot(), self.revision);
         }
-        if self.revision.is_multiple_of(7) {
+        if every(MESSAGE_EVERY) {
             self.inbox = Some(self.revision);
+            // Whoever gets a message has to run; a row that says so is left as it is.
+            self.runnable.get_or_insert_with(|| Runnable::new("", 0));
         }
-        self.alarm_at_ms = self.revision.is_multiple_of(3).then_some(1_000_000 + self.revision);
+        self.alarm_at_ms = every(3).then_some(1_000_000 + self.revision);
+        if self.revision == 1 || every(INDEX_EVERY) {
+            self.listed = self.revision;
+        }
+        match self.revision % POST_EVERY {
+            0 => self.posted = Some(self.revision),
+            half if half == POST_EVERY / 2 => self.posted = None,
+            _ => {}
+        }
+        if self.says_whether_it_runs() {
+            let activations = u32::try_from(self.revision % 1_000).expect("it is small");
+            self.runnable = (!every(REST_EVERY)).then(|| Runnable::new("crash", activations));
+        }
     }
 
     /// Goes to the next revision; the commit is what brings the store there.
@@ -79,9 +118,7 @@ impl Writer {
             commit
                 .require(Condition::Missing(namespace.instance().clone()))
                 .set(namespace, &Local::Meta(Meta::Origin), &origin())
-                .set(namespace, &Local::Meta(Meta::Input), &Input(self.payload(1)))
-                .set_index(namespace, &origin(), &self.state())
-                .set_runnable(namespace, Some(&Runnable::new("w", 0)));
+                .set(namespace, &Local::Meta(Meta::Input), &Input(self.payload(1)));
         } else {
             commit.require(Condition::Revision(namespace.instance().clone(), before.revision));
         }
@@ -99,65 +136,67 @@ impl Writer {
             if let Some(old) = before.inbox {
                 commit.delete(namespace, &Local::Inbox(arrival(old)));
             }
-            let local = Local::Inbox(arrival(self.revision));
-            commit.set(namespace, &local, &self.message(self.revision));
+            commit.deliver(namespace, arrival(self.revision), &self.message(self.revision));
+        }
+        match (before.posted, self.posted) {
+            (Some(old), None) => commit.posted(namespace, old, 0),
+            (None, Some(new)) => commit.post(namespace, new, 0, &self.outgoing(new)),
+            _ => &mut commit,
+        };
+        if self.listed != before.listed {
+            commit.set_index(namespace, &origin(), &self.state());
+        }
+        if self.says_whether_it_runs() {
+            commit.set_runnable(namespace, self.runnable.as_ref());
         }
         commit.set_state(namespace, before.alarm_at_ms, &self.state());
         commit
     }
 
-    /// Says what is wrong with the rows of the instance, if anything is.
-    pub(crate) fn check(&self, store: &Store) -> Result<(), String> {
-        let namespace = self.namespace(store);
-        let snapshot = store.snapshot(namespace.shard()).map_err(|error| error.to_string())?;
-        let mut expected = self.rows();
-        let mut wrong = Vec::new();
-        let listed = namespace.list(&*snapshot, everstep::storage::Rows::All, &mut |local, row| {
-            let found = match &local {
-                Local::History(_) => format!("{:?}", row.decode::<Entry>()?),
-                Local::Inbox(_) => format!("{:?}", row.decode::<Message>()?),
-                Local::Meta(Meta::State) => format!("{:?}", row.decode::<State>()?),
-                Local::Meta(Meta::Origin) => format!("{:?}", row.decode::<Origin>()?),
-                Local::Meta(Meta::Input) => format!("{:?}", row.decode::<Input>()?),
-                _ => String::from("unexpected"),
-            };
-            if expected.remove(&format!("{local:?}")) != Some(found) {
-                wrong.push(format!("{local:?}"));
-            }
-            Ok(())
-        });
-        listed.map_err(|error| format!("writer {}: {error}", self.number))?;
-        wrong.extend(expected.into_keys().map(|key| format!("{key} is missing")));
-        if wrong.is_empty() {
-            return Ok(());
-        }
-        Err(format!(
-            "writer {} at revision {}: {}",
-            self.number,
-            self.revision,
-            wrong.join(", ")
-        ))
-    }
-
-    fn rows(&self) -> BTreeMap<String, String> {
-        let mut rows = BTreeMap::new();
+    /// Adds every row that the store must hold of this writer.
+    pub(crate) fn expect(&self, store: &Store, expected: &mut Expected) {
         if self.revision == 0 {
-            return rows;
+            return;
         }
-        let mut put = |local: Local<'_>, text: String| rows.insert(format!("{local:?}"), text);
-        put(Local::Meta(Meta::Origin), format!("{:?}", origin()));
-        put(Local::Meta(Meta::Input), format!("{:?}", Input(self.payload(1))));
-        put(Local::Meta(Meta::State), format!("{:?}", self.state()));
+        let (instance, shard) = (self.instance(), self.namespace(store).shard());
+        let id = || Cow::Borrowed(instance.as_str());
+        let local = |local| Key::Instance(shard, id(), local);
+        expected.add(&local(Local::Meta(Meta::Origin)), &origin());
+        expected.add(&local(Local::Meta(Meta::Input)), &Input(self.payload(1)));
+        expected.add(&local(Local::Meta(Meta::State)), &self.state());
         for (slot, revision) in &self.entries {
-            put(
-                Local::History(Cow::Owned(location(*slot))),
-                format!("{:?}", self.entry(*revision)),
-            );
+            let location = Cow::Owned(location(*slot));
+            expected.add(&local(Local::History(location)), &self.entry(*revision));
         }
         if let Some(revision) = self.inbox {
-            put(Local::Inbox(arrival(revision)), format!("{:?}", self.message(revision)));
+            expected.add(&local(Local::Inbox(arrival(revision))), &self.message(revision));
         }
-        rows
+        for revision in (MESSAGE_EVERY..=self.revision).step_by(MESSAGE_EVERY as usize) {
+            let message = message_id(revision);
+            let key = Key::Dedup(shard, id(), message.as_str().into());
+            expected.add(&key, &Seen::from(arrival(revision)));
+        }
+        if let Some(at_ms) = self.alarm_at_ms {
+            let revision = self.revision;
+            expected.add(&Key::Alarm(shard, at_ms, id()), &Alarm { revision });
+        }
+        let listing = Key::Index(shard, origin().created_at_ms, id());
+        expected.add(&listing, &listing_row(self.listed));
+        if let Some(revision) = self.posted {
+            expected.add(&Key::Outbox(shard, id(), revision, 0), &self.outgoing(revision));
+        }
+        if let Some(runnable) = &self.runnable {
+            expected.add(&Key::Runnable(shard, id()), runnable);
+        }
+    }
+
+    fn instance(&self) -> InstanceId {
+        InstanceId::new(format!("writer-{}", self.number)).expect("a number and a word are an id")
+    }
+
+    fn says_whether_it_runs(&self) -> bool {
+        let every = |number: u64| self.revision.is_multiple_of(number);
+        self.revision == 1 || every(RUN_EVERY) || every(REST_EVERY)
     }
 
     fn slot(&self) -> u32 {
@@ -190,12 +229,16 @@ impl Writer {
     }
 
     fn message(&self, revision: u64) -> Message {
-        Message::told(
-            "news",
-            MessageId::new(format!("{revision}")).expect("a number is an id"),
-            self.payload(revision),
-            revision,
-        )
+        Message::told("news", message_id(revision), self.payload(revision), revision)
+    }
+
+    fn outgoing(&self, revision: u64) -> Outgoing {
+        let parcel = Parcel::Start {
+            origin: origin(),
+            input: self.payload(revision),
+        };
+        let to = format!("child-{revision}");
+        Outgoing { to, parcel }
     }
 
     /// Mostly small; every fifth over many pages, so that a power cut tears batches in the middle; seldom large enough
@@ -223,6 +266,21 @@ fn origin() -> Origin {
         created_at_ms: 1,
         ..Origin::new("", 0, 0, 0)
     }
+}
+
+/// The listing row that a revision writes.
+fn listing_row(revision: u64) -> IndexRow {
+    IndexRow {
+        workflow: origin().workflow,
+        status: Status::Running,
+        updated_at_ms: revision,
+        parent: None,
+        tags: Vec::new(),
+    }
+}
+
+fn message_id(revision: u64) -> MessageId {
+    MessageId::new(format!("{revision}")).expect("a number is an id")
 }
 
 fn location(slot: u32) -> Location {
