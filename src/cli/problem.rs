@@ -98,7 +98,9 @@ impl Problem {
                 "restore a backup, or see `everstep accept-loss --help`".into()
             }
             Store::Corrupt(_) | Store::Decode { .. } | Store::InvalidKey(_) => {
-                "`everstep verify` lists everything that is wrong with the store".into()
+                "`everstep verify` lists everything that is wrong with the store, `everstep export --salvage` saves what is \
+                 sound"
+                    .into()
             }
             Store::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "opening a store writes to its directory; copy it to where you may write".into()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use everstep::InstanceId;
-use everstep::storage::{OpenOptions, Store};
+use everstep::storage::{LeftOut, OpenOptions, Store};
 use serde_json::json;
 
 use super::look::{self, existing};
@@ -55,6 +55,10 @@ impl Verify {
 Examples:
   everstep export ./data --out all.jsonl
   everstep export ./data --instance order-123 | less
+  everstep export ./data --salvage --out sound.jsonl    what is sound in a damaged store
+
+An export ends at the first thing that can't be read. With --salvage it goes on, tells what it leaves
+out, and exits with 1 if there is anything.
 
 The format is described in docs/export.md.")]
 pub(crate) struct Export {
@@ -63,49 +67,97 @@ pub(crate) struct Export {
     /// Only this instance
     #[arg(long, value_parser = look::id)]
     instance: Option<String>,
+    /// Write every instance that is sound, and tell which are not
+    #[arg(long, conflicts_with = "instance")]
+    salvage: bool,
     /// The file to write, which must not exist (standard output if left out)
     #[arg(long, short)]
     out: Option<PathBuf>,
 }
 
 impl Export {
-    pub(crate) fn run(&self) -> Outcome {
+    pub(crate) fn run(&self, as_json: bool) -> Outcome {
         let store = look::open(&self.store)?;
         let instance = self.instance.as_deref().map(|id| look::find(&store, &self.store, id));
-        let instance = instance.transpose()?;
+        let what = match instance.transpose()? {
+            Some(instance) => What::Instance(instance),
+            None if self.salvage => What::Sound { as_json },
+            None => What::Store,
+        };
         let Some(path) = &self.out else {
-            return write(&store, instance.as_ref(), &mut std::io::stdout().lock());
+            return all_there(what.write(&store, &mut std::io::stdout().lock())?);
         };
         // What a store holds is nobody else's business, nor is what comes out of it.
         let file = File::options().write(true).create_new(true).mode(0o600).open(path);
         let file = file.map_err(|error| refused("write", path, &error))?;
-        let written = Self::write_to_disk(&store, instance.as_ref(), file, path);
+        let written = what.write_to_disk(&store, file, path);
         if written.is_err() {
             // Half a file is none.
             let _ = std::fs::remove_file(path);
         }
-        written
+        all_there(written?)
     }
+}
 
-    fn write_to_disk(store: &Store, instance: Option<&InstanceId>, file: File, path: &Path) -> Outcome {
+/// What to export.
+enum What {
+    Store,
+    /// What is sound; of the rest is told.
+    Sound {
+        as_json: bool,
+    },
+    Instance(InstanceId),
+}
+
+impl What {
+    fn write_to_disk(&self, store: &Store, file: File, path: &Path) -> Result<u64, Problem> {
         let mut out = BufWriter::new(file);
-        write(store, instance, &mut out)?;
+        let left_out = self.write(store, &mut out)?;
         // The store may be removed as soon as this command has succeeded, so the file has to be on the disk by then,
         // and its name.
         let file = out.into_inner().map_err(|error| Problem::from(error.into_error()))?;
         file.sync_all()?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(())
+        Ok(left_out)
+    }
+
+    /// Writes it. Gives how much was left out, which is told on the way.
+    fn write(&self, store: &Store, out: &mut dyn Write) -> Result<u64, Problem> {
+        let mut left_out = 0;
+        match self {
+            Self::Instance(instance) => {
+                store.export_instance(instance, out)?;
+            }
+            Self::Store => {
+                store.export(out)?;
+            }
+            Self::Sound { as_json } => {
+                let mut tell = |left_out: LeftOut| tell(&left_out, *as_json);
+                left_out = store.salvage(out, &mut tell)?.left_out;
+            }
+        }
+        out.flush()?;
+        Ok(left_out)
     }
 }
 
-fn write(store: &Store, instance: Option<&InstanceId>, out: &mut dyn Write) -> Outcome {
-    match instance {
-        Some(instance) => store.export_instance(instance, out)?,
-        None => store.export(out)?,
-    };
-    Ok(out.flush()?)
+fn tell(left_out: &LeftOut, as_json: bool) {
+    if as_json {
+        return anstream::eprintln!("{}", json!({"left_out": left_out}));
+    }
+    let LeftOut { instance, code, reason } = left_out;
+    let whose = instance.as_deref().unwrap_or("of nobody in particular");
+    anstream::eprintln!("left out: {whose}: {code} {reason}");
+}
+
+/// What was left out was told, and the exit code tells it too.
+fn all_there(left_out: u64) -> Outcome {
+    if left_out == 0 {
+        Ok(())
+    } else {
+        Err(Problem::Silent(Exit::Wrong))
+    }
 }
 
 #[derive(Debug, Args)]

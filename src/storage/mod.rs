@@ -69,7 +69,7 @@ pub(crate) use listing::Stands;
 pub use listing::{Cursor, Page};
 pub use namespace::{Namespace, Row, Rows};
 pub use open::{FORMAT, OpenOptions};
-pub use operations::{Copied, Exported, Fault, Finding, Imported, Rebuilt, Report};
+pub use operations::{Copied, Exported, Fault, Finding, Imported, LeftOut, Rebuilt, Report, Salvaged};
 pub use outbox::Posted;
 pub(crate) use outbox::{is_on_its_way, set_before_all};
 #[cfg(feature = "testing")]

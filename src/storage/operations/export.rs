@@ -44,7 +44,7 @@ impl Store {
     /// copy too: keep it like the store itself.
     ///
     /// What can't be read of an instance, or could be one's, ends the export with an error that names it: a file never
-    /// passes for more than it holds.
+    /// passes for more than it holds. [`Store::salvage`] writes what is sound all the same.
     ///
     /// ```
     /// # let directory = tempfile::tempdir()?;
@@ -100,7 +100,7 @@ impl Store {
 }
 
 /// Refuses to leave out what a deleted instance has on its way.
-fn nothing_left_behind(snapshot: &dyn Snapshot, shard: Shard) -> Result<()> {
+pub(super) fn nothing_left_behind(snapshot: &dyn Snapshot, shard: Shard) -> Result<()> {
     let (mut start, end) = key::outbox(shard);
     while let Some(key) = first_key(snapshot, &start, &end)? {
         let Key::Outbox(_, sender, ..) = Key::unpack(&key)? else {
@@ -128,7 +128,7 @@ fn next_of(instances: &mut Instances<'_>) -> Result<Option<String>> {
 }
 
 /// Writes lines and remembers what the last one has to say of them.
-struct Lines<'a> {
+pub(super) struct Lines<'a> {
     out: &'a mut dyn Write,
     /// Whether secrets are left out.
     discreet: bool,
@@ -138,7 +138,7 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    fn begin(out: &'a mut dyn Write, scope: Scope, shards: u16) -> Result<Self> {
+    pub(super) fn begin(out: &'a mut dyn Write, scope: Scope, shards: u16) -> Result<Self> {
         let mut lines = Self {
             out,
             discreet: scope != Scope::Store,
@@ -156,7 +156,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Writes all rows of an instance, its state among the last.
-    fn instance(&mut self, snapshot: &dyn Snapshot, shard: Shard, id: &str) -> Result<()> {
+    pub(super) fn instance(&mut self, snapshot: &dyn Snapshot, shard: Shard, id: &str) -> Result<()> {
         let state_key = meta(shard, id, Meta::State);
         let lost = |what| Error::Corrupt(format!("instance {id:?} has no {what}; verify names what is wrong"));
         let state: State = read(snapshot, &state_key)?.ok_or_else(|| lost("state"))?;
@@ -216,7 +216,7 @@ impl<'a> Lines<'a> {
         self.out.write_all(&self.line).map_err(failed)
     }
 
-    fn end(mut self) -> Result<Exported> {
+    pub(super) fn end(mut self) -> Result<Exported> {
         let exported = self.exported;
         let trailer = Trailer {
             everstep_export_end: EXPORT,

@@ -29,6 +29,7 @@ mod migrate;
 mod reader;
 mod repair;
 mod report;
+mod salvage;
 mod schema;
 mod verify;
 mod wait;
@@ -40,6 +41,7 @@ pub use export::Exported;
 pub use import::Imported;
 pub use repair::Rebuilt;
 pub use report::{Fault, Finding, Report};
+pub use salvage::{LeftOut, Salvaged};
 
 pub(crate) use import::take_back;
 pub(crate) use migrate::{Formats, migrate};
