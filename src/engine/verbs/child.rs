@@ -139,6 +139,8 @@ impl<W: Workflow> Child<W> {
 
     /// Starts it and lets it go: whatever becomes of the parent, the child goes on, and nobody is told how it ends.
     pub fn detach(self) -> DetachChild<W> {
+        // Nobody hears how it ends, so there is nothing to undo it with.
+        self.undo.set(None);
         DetachChild {
             operation: self.operation(),
             child: self,
@@ -182,7 +184,7 @@ impl<W: Workflow> Child<W> {
                 deadline: W::policy().deadline,
                 ..Manner::default()
             },
-            undo: self.undo.take().filter(|_| awaited),
+            undo: self.undo.take(),
         }))
     }
 
