@@ -314,8 +314,8 @@ impl<W: Workflow> ChildHandle<W> {
     where
         W: Accepts<M>,
     {
-        let scope = self.end.scope();
-        SendTo::new(scope, Ok(self.instance.clone()), told(scope, &message))
+        let scope = self.end.scope().here();
+        SendTo::new(&scope, Ok(self.instance.clone()), told(&scope, &message))
     }
 
     /// Asks the child to end. How it ended is told by awaiting the handle.
@@ -323,7 +323,7 @@ impl<W: Workflow> ChildHandle<W> {
     pub fn cancel(&self, reason: &str) -> SendTo {
         let reason = reason.to_owned();
         SendTo::new(
-            self.end.scope(),
+            &self.end.scope().here(),
             Ok(self.instance.clone()),
             Ok(Content::Cancel { reason }),
         )
