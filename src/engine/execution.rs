@@ -14,6 +14,7 @@ mod messages;
 mod outbox;
 mod output;
 mod outside;
+mod rehearsal;
 mod reserved;
 mod running;
 mod sleeps;
@@ -34,8 +35,8 @@ use crate::engine::bounds::Warning;
 use crate::engine::divergence::Divergence;
 use crate::engine::error::Result;
 use crate::engine::incident::{Consequence, Incident};
-use crate::engine::journal::{Journal, SharedJournal};
-use crate::engine::scope::{Facts, Scope};
+use crate::engine::journal::SharedJournal;
+use crate::engine::scope::Facts;
 use crate::engine::topic;
 #[cfg(feature = "testing")]
 use crate::engine::witness::CallSite;
@@ -51,6 +52,7 @@ use function::Woken;
 use messages::Waiting;
 use outbox::Outbox;
 use outside::Undecided;
+use rehearsal::Past;
 use running::Steps;
 use sleeps::Sleeps;
 #[cfg(feature = "testing")]
@@ -117,6 +119,8 @@ pub(crate) struct Execution {
     codecs: Codecs,
     /// What this run began with, if another may begin with it.
     input: Option<Payload>,
+    /// What the function was called with, until it has caught up.
+    past: Option<Past>,
     /// What is done about a failure of the function.
     undoing: Option<Undoing>,
     /// The run is over, and the next one begins with this.
@@ -154,21 +158,7 @@ impl Execution {
             crashed,
         } = loaded;
         let bounds = topic::bounds(definition.name, bounds);
-        let mut journal = Journal::load(names, entries, state.completions, state.began_at_ms);
-        journal.number_for(state.run);
-        journal.said_before = state.said;
-        // A run whose code was not called yet has not said anything.
-        journal.silent_before = if state.said == 0 { 0 } else { state.completions + 1 };
-        journal.bounds = bounds;
-        journal.published = published;
-        journal.row_bytes += namespace.prefix().len();
-        journal.witness = definition
-            .witness
-            .clone()
-            .map(|witness| (witness, namespace.instance().clone(), state.run));
-        let woken = Arc::new(Woken::new(journal.token()));
-        let journal = SharedJournal::new(journal);
-        let facts = Facts {
+        let facts = Arc::new(Facts {
             instance: namespace.instance().clone(),
             run: state.run,
             version: origin.version,
@@ -178,11 +168,18 @@ impl Execution {
             keyed_in: state.keyed_in,
             codecs: codecs.clone(),
             bounds,
-        };
-        let facts = Arc::new(facts);
-        let scope = Scope::root(Arc::clone(&facts), journal.clone());
+        });
         let kept = definition.policy.retry.is_some().then(|| input.clone());
-        let function = definition.erased.call(scope, input);
+        let past = Past {
+            input,
+            names,
+            entries,
+            published,
+        };
+        // Some completions may have been seen by nobody: what the code does there may be too much for one commit.
+        let again = (state.said < state.completions).then(|| past.clone());
+        let (journal, function) = past.call(&namespace, &state, definition, &facts);
+        let woken = Arc::new(Woken::new(journal.lock().token()));
         Self {
             namespace,
             origin,
@@ -210,6 +207,7 @@ impl Execution {
             definition: definition.clone(),
             codecs,
             input: kept,
+            past: again,
             undoing: None,
             begins_with: None,
             ephemeral: Vec::new(),
@@ -249,6 +247,10 @@ impl Execution {
             turn.broadcasts.append(&mut self.journal.lock().broadcasts);
             if let Some(result) = ended {
                 return self.ended(result, turn, now);
+            }
+            if self.journal.lock().is_replaying() {
+                self.store_on_the_way(turn, now);
+                return Ok(());
             }
             if self.runs_out_of_time(now) {
                 break;

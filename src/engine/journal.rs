@@ -18,6 +18,7 @@ mod history;
 mod iterations;
 mod mismatch;
 mod places;
+mod rehearsal;
 mod room;
 mod shared;
 mod speech;
@@ -104,6 +105,10 @@ pub(crate) struct Journal {
     durable: u64,
     /// Completions before this place were there when the instance was loaded: getting past them is replay.
     loaded: u64,
+    /// Whether the code goes through the whole of its past to see that it can, and nothing that it does is kept.
+    rehearses: bool,
+    /// Whether it has done so: then what it says on its way may be stored on its way.
+    pub(crate) was_rehearsed: bool,
     /// Loops that wait for replay to come to this place.
     marks: Vec<(u64, Waker)>,
     /// Operations that the code asked for and that are not complete, in the order of asking.
@@ -220,6 +225,8 @@ impl Journal {
             seen: 0,
             durable: completions,
             loaded: completions,
+            rehearses: false,
+            was_rehearsed: false,
             marks: Vec::new(),
             fresh: Vec::new(),
             buried: Vec::new(),

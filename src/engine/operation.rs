@@ -138,19 +138,21 @@ impl Operation {
         }
     }
 
-    /// Polls; `request` says what to ask for and is called once.
+    /// Polls; `request` says what to ask for and is called once, while nothing is locked: it may ask the code of users.
     pub(crate) fn poll_with(
         &mut self,
         cx: &Context<'_>,
         request: impl FnOnce() -> Result<Request, Misuse>,
     ) -> Poll<Result<EntryKind, Failure>> {
         let journal: SharedJournal = self.scope.journal().clone();
-        let mut journal = journal.lock();
-        if !journal.token().is_polled_here() {
+        let token = journal.lock().token();
+        if !token.is_polled_here() {
             return Poll::Ready(Err(Misuse::OutsideWorkflow.into()));
         }
-        if self.location.is_none() {
-            let asked = request().and_then(|request| self.ask(&mut journal, request));
+        let request = self.location.is_none().then(request);
+        let mut journal = journal.lock();
+        if let Some(request) = request {
+            let asked = request.and_then(|request| self.ask(&mut journal, request));
             // Whoever asks for more than it may gets no answer, or code that takes no notice of errors would ask for ever.
             if asked.is_err() && journal.is_refused() {
                 return Poll::Pending;

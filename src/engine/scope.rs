@@ -77,6 +77,13 @@ impl Scope {
         }
     }
 
+    /// Where the code is that uses something of this scope: in an iteration that this scope lies around, or here. What is
+    /// done with a handle has its place where it is done.
+    pub(crate) fn here(&self) -> Self {
+        let iteration = self.journal.lock().iteration_inside(&self.location);
+        iteration.map_or_else(|| self.clone(), |iteration| self.inside(iteration))
+    }
+
     /// The same scope, out of reach of a cancellation.
     pub(crate) fn shielded(&self) -> Self {
         Self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use everstep::storage::record::{FailureKind, Status};
 use everstep::testing::harness::{End, Plan};
 use everstep::testing::world::{World, in_every_world};
-use everstep::{Accepts, ClosePolicy, Message, WorkflowError, ensure, ok};
+use everstep::{Accepts, ClosePolicy, Ctx, Loop, Message, WorkflowError, ensure, ok};
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 
@@ -254,4 +254,55 @@ fn a_thousand_children_are_cancelled() {
         let (cancelled, parent, _) = statuses(plan);
         assert_eq!((cancelled, parent), (1000, Some(Status::Cancelled)), "{plan:?}");
     }
+}
+
+// Adds what it is told until it is told nothing, or to end.
+workflow!(Adds, (), u32, |ctx, _input| {
+    let mut sum = 0;
+    loop {
+        match ctx.receive::<Go>().await {
+            Ok(Go(0)) => return ok(sum),
+            Ok(Go(number)) => sum += number,
+            Err(_) => return ok(1000 + sum),
+        }
+    }
+});
+
+impl Accepts<Go> for Adds {}
+
+workflow!(TellsInTurns, u32, (u32, bool), |ctx, times| {
+    let adds = ctx.child(Adds, ()).start().await?;
+    let ends = ctx.child(Adds, ()).start().await?;
+    let (tell, end) = (&adds, &ends);
+    let body = |ctx: Ctx<Self>, turn: u32| async move {
+        tell.send(Go(turn)).await?;
+        ctx.sleep("nap", "1h").await?;
+        if turn < times {
+            return ok(Loop::Continue(turn + 1));
+        }
+        tell.send(Go(0)).await?;
+        end.cancel("enough").await?;
+        ok(Loop::Break(()))
+    };
+    ctx.repeat("turns", 1, body)
+        .commit_interval(2)
+        .history_keep(0)
+        .history_every(1)
+        .await?;
+    ok((adds.await?, ends.await.is_err()))
+});
+
+/// Found in review: in a loop the handle of a child that was started before it could not be used, although a message to its
+/// address could be sent: the handle asked for a place around the loop.
+#[test]
+fn the_handle_of_a_child_can_be_used_in_a_loop() {
+    let sum = in_every_world(
+        |plan| World::new(plan, 1).workflow(Adds).workflow(TellsInTurns),
+        |world| {
+            world.start(TellsInTurns, "p", &5);
+            world.run().unwrap();
+            world.end(TellsInTurns, "p")
+        },
+    );
+    assert_eq!(sum, End::Completed((15, true)));
 }

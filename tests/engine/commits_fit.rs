@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everstep::limits::{EVENT_WAITS_MAX, PAYLOAD_BYTES_MAX};
 use everstep::storage::record::FailureKind;
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
 use everstep::{Attempt, Ctx, Loop, Message, Workflow, WorkflowError, critical, ok};
 use futures_util::future::select_all;
 use serde::{Deserialize, Serialize};
@@ -231,4 +231,57 @@ workflow!(Waits, |ctx, many| {
 fn waits_for_events_can_be_dropped_together() {
     let (id, many) = ("i".repeat(200), EVENT_WAITS_MAX + 1);
     assert_eq!(run_as::<Waits>(&id, many), End::Completed(many));
+}
+
+workflow!(Outgrows, |ctx, bytes| {
+    let body = |ctx: Ctx<Outgrows>, (turn, _): (u32, String)| async move {
+        ctx.checkpoint("here")?;
+        let undo = |_: u32| async { ok(()) };
+        ctx.step("s", move || async move { ok(turn) }).rollback(undo).await?;
+        let bytes = if turn == 0 { 1 } else { bytes };
+        ok(Loop::<_, usize>::Continue((turn + 1, "s".repeat(bytes))))
+    };
+    let turns = ctx.repeat("loop", (0, String::new()), body);
+    let outgrown = turns.commit_interval(1).history_every(1).history_keep(0).await;
+    ctx.step("after", || async { ok(()) }).await?;
+    outgrown
+});
+
+/// Found in review: a loop whose state was too large, with the one that it can be taken back to, had removed the history of
+/// its old iterations by then. After a crash while it was undone, replay did not find what it had recorded. And code that
+/// went on from the error did so.
+#[test]
+fn a_loop_that_is_refused_keeps_its_history() {
+    let code = in_every_mode::<Outgrows, _>(1, |harness| {
+        harness.start("i", &(PAYLOAD_BYTES_MAX - 100));
+        match harness.run("i").unwrap() {
+            End::Failed(failure) => failure.code.clone(),
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(code.as_deref(), Some("ES0301"));
+}
+
+workflow!(OutgrowsAtOnce, |ctx, bytes| {
+    let body = |ctx: Ctx<OutgrowsAtOnce>, _: String| async move {
+        ctx.step("s", || async { ok(()) }).await?;
+        ok(Loop::<_, usize>::Continue("s".repeat(bytes)))
+    };
+    let refused = ctx.repeat("loop", String::new(), body).await;
+    ctx.step("after", || async { ok(()) }).await?;
+    ok(usize::from(refused.is_err()))
+});
+
+/// Found in review: a state that was too large was noticed when it was to be recorded, which is not at each turn; and code
+/// could go on from the error.
+#[test]
+fn a_state_that_is_too_large_ends_the_function() {
+    let code = in_every_mode::<OutgrowsAtOnce, _>(1, |harness| {
+        harness.start("i", &(PAYLOAD_BYTES_MAX + 1));
+        match harness.run("i").unwrap() {
+            End::Failed(failure) => failure.code.clone(),
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!(code.as_deref(), Some("ES0301"));
 }

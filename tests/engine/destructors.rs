@@ -1,9 +1,11 @@
 //! What a closure holds is dropped when nobody needs it any more, live or in replay, and its destructor may use the
 //! context: the code of users never runs under a lock.
 
+use std::sync::Mutex;
+
 use everstep::storage::record::Status;
 use everstep::testing::harness::{End, Harness, Plan};
-use everstep::{Ctx, Loop, Message, Workflow, WorkflowError, ok};
+use everstep::{Ctx, Loop, Message, Policy, Result, Retry, Workflow, WorkflowError, ok};
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 
@@ -143,4 +145,45 @@ fn what_a_cancellation_ends_is_dropped_outside_of_every_lock() {
     harness.cancel_after("i", std::time::Duration::from_secs(60), "enough");
     assert!(matches!(harness.run("i").unwrap(), End::Failed(_)));
     assert_eq!(harness.state("i").status, Status::Cancelled);
+}
+
+/// The context of whoever starts the child, for its policy to use.
+static PARENT: Mutex<Option<Ctx<LetsGo>>> = Mutex::new(None);
+
+struct Looks;
+
+impl Workflow for Looks {
+    const NAME: &'static str = "looks";
+    type Input = ();
+    type Output = u32;
+
+    fn policy() -> Policy {
+        let parent = PARENT.lock().unwrap().take();
+        let now = parent.map(|parent| parent.now());
+        assert!(now != Some(std::time::UNIX_EPOCH), "the parent has a time");
+        Policy::new()
+    }
+
+    async fn run(_: Ctx<Self>, (): ()) -> Result<u32> {
+        ok(1)
+    }
+}
+
+workflow!(LetsGo, |ctx| {
+    *PARENT.lock().unwrap() = Some(ctx.clone());
+    ctx.child(Looks, ()).rollback(undo!(ctx)).detach().await?;
+    let guard = Guard(ctx.clone(), "guard");
+    let picky = Retry::default().only_if(move |_| guard.1.is_empty());
+    let release = ctx.compensate("release", 1, |_: u32| async { ok(()) });
+    let _ = release.retry(picky).retry(Retry::default());
+    ok(1)
+});
+
+/// Found in review: the policy of a child was asked, and the undoing of one that is let go dropped, while the journal was
+/// locked; and so was a predicate of a compensation that was given another one.
+#[test]
+fn what_is_said_of_a_child_runs_outside_of_every_lock() {
+    let mut harness = Harness::<LetsGo>::new(Plan::Live, 1);
+    harness.start("i", &());
+    assert_eq!(harness.run("i").unwrap(), End::Completed(1));
 }

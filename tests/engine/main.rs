@@ -7,6 +7,7 @@ mod kit;
 
 mod branches;
 mod cancellation;
+mod catching_up;
 mod changed_loops;
 mod children;
 mod commits_are_few;

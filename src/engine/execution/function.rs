@@ -35,7 +35,11 @@ impl Execution {
         let foreign = self.woken.foreign.load(Ordering::Acquire);
         let ended = self.advance()?;
         let mut journal = self.journal.lock();
-        if let (None, Some(exceeded)) = (&ended, journal.exceeded.take()) {
+        // The bounds of the past were perhaps other ones.
+        if ended.is_none()
+            && !journal.is_replaying()
+            && let Some(exceeded) = journal.exceeded.take()
+        {
             return Ok(Some(Err(Failure::from(exceeded).into())));
         }
         // What is left to deliver may be what it waits for.
@@ -52,6 +56,11 @@ impl Execution {
 
     /// Polls to rest, delivers the next completion, and so on until nothing is left to deliver.
     pub(crate) fn advance(&mut self) -> Result<Option<Result<Payload, WorkflowError>>, Divergence> {
+        let ended = self.go_on()?;
+        if self.begin_again() { self.go_on() } else { Ok(ended) }
+    }
+
+    fn go_on(&mut self) -> Result<Option<Result<Payload, WorkflowError>>, Divergence> {
         let _polling = self.woken.token.poll_here();
         let mut yields = 0;
         loop {

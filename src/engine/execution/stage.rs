@@ -7,7 +7,7 @@ use crate::engine::bounds::Warning;
 use crate::engine::execution::{Begin, Execution, completed};
 use crate::engine::token::PromiseToken;
 use crate::ids::MessageId;
-use crate::limits::COMPLETION_BYTES_MAX;
+use crate::limits::{CLOSED_AT_ONCE_MAX, COMPLETION_BYTES_MAX};
 use crate::storage::Commit;
 use crate::storage::key::{Arrival, Local};
 use crate::storage::record::{EntryKind, Name, Runnable, State, Status};
@@ -110,12 +110,23 @@ impl Execution {
         });
     }
 
+    /// Whether there is something to do as soon as the commit is durable. If the process dies then, the next one has to
+    /// find it among those that run: nothing else would wake it.
+    fn goes_on(&self) -> bool {
+        let ends_or_runs = !self.committing.is_empty() || !self.finished.is_empty() || self.steps.any_runs();
+        if ends_or_runs || self.more_to_take || !self.ephemeral.is_empty() {
+            return true;
+        }
+        let journal = self.journal.lock();
+        journal.has_undelivered() || !journal.fresh.is_empty() || journal.closing.len() > CLOSED_AT_ONCE_MAX
+    }
+
     fn status(&self) -> Status {
         if self.state.paused {
             Status::Paused
         } else if self.undoing.is_some() {
             Status::Compensating
-        } else if !self.committing.is_empty() || !self.finished.is_empty() || self.steps.any_runs() {
+        } else if self.goes_on() {
             Status::Running
         } else if !self.steps.is_empty() {
             Status::BackingOff
@@ -198,6 +209,6 @@ fn is_given_up(kind: &EntryKind) -> bool {
 }
 
 /// Whether an instance with this status has to run after a restart.
-fn runs(status: Status) -> bool {
+pub(super) fn runs(status: Status) -> bool {
     matches!(status, Status::Pending | Status::Running | Status::Compensating)
 }

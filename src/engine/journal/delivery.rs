@@ -21,7 +21,7 @@ impl Journal {
         if self.end_next() {
             return true;
         }
-        if self.is_full() {
+        if self.stops() {
             return false;
         }
         self.pass_over_what_is_left();

@@ -43,6 +43,11 @@ impl Gathered {
         }
     }
 
+    /// Entries up to this number may be in the store.
+    pub(super) fn stored(&self) -> u64 {
+        self.stored
+    }
+
     /// Whether an entry with this number may be in the store.
     pub(super) fn is_stored(&self, entry: u64) -> bool {
         entry <= self.stored
@@ -51,8 +56,8 @@ impl Gathered {
 
 impl Journal {
     /// What replay comes to up to where the last commit was made is in the store already.
-    fn is_new(&self) -> bool {
-        self.seen >= self.said_before
+    pub(super) fn is_new(&self) -> bool {
+        self.seen >= self.said_before && !self.rehearses()
     }
 
     /// An entry was noted.

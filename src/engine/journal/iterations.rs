@@ -80,6 +80,12 @@ impl Journal {
         }
     }
 
+    /// The iteration that is being polled, if a place lies outside of it.
+    pub(crate) fn iteration_inside(&self, location: &Location) -> Option<Location> {
+        let iteration = self.inside.last()?;
+        (!location.is_at_or_below(iteration)).then(|| iteration.clone())
+    }
+
     /// Whether a place lies in an iteration that is over and gone through once more.
     pub(crate) fn is_gone_through_again(&self, location: &Location) -> bool {
         self.again.iter().any(|iteration| location.is_at_or_below(iteration))

@@ -72,7 +72,7 @@ impl Journal {
     }
 
     fn say_unchecked(&mut self, said: Said) {
-        if self.seen >= self.said_before {
+        if self.is_new() {
             self.gather(said.bytes() + SAID_ROW_BYTES);
             self.said.push(said);
         }

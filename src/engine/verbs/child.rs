@@ -139,6 +139,8 @@ impl<W: Workflow> Child<W> {
 
     /// Starts it and lets it go: whatever becomes of the parent, the child goes on, and nobody is told how it ends.
     pub fn detach(self) -> DetachChild<W> {
+        // Nobody hears how it ends, so there is nothing to undo it with.
+        self.undo.set(None);
         DetachChild {
             operation: self.operation(),
             child: self,
@@ -182,7 +184,7 @@ impl<W: Workflow> Child<W> {
                 deadline: W::policy().deadline,
                 ..Manner::default()
             },
-            undo: self.undo.take().filter(|_| awaited),
+            undo: self.undo.take(),
         }))
     }
 
@@ -312,8 +314,8 @@ impl<W: Workflow> ChildHandle<W> {
     where
         W: Accepts<M>,
     {
-        let scope = self.end.scope();
-        SendTo::new(scope, Ok(self.instance.clone()), told(scope, &message))
+        let scope = self.end.scope().here();
+        SendTo::new(&scope, Ok(self.instance.clone()), told(&scope, &message))
     }
 
     /// Asks the child to end. How it ended is told by awaiting the handle.
@@ -321,7 +323,7 @@ impl<W: Workflow> ChildHandle<W> {
     pub fn cancel(&self, reason: &str) -> SendTo {
         let reason = reason.to_owned();
         SendTo::new(
-            self.end.scope(),
+            &self.end.scope().here(),
             Ok(self.instance.clone()),
             Ok(Content::Cancel { reason }),
         )

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::context::Ctx;
 use crate::engine::error::Misuse;
+use crate::engine::journal::Journal;
 use crate::engine::request::StepOptions;
 use crate::engine::retry::{Backoff, Retry};
 use crate::engine::scope::Scope;
@@ -116,10 +117,16 @@ fn register<T: Serialize>(
 
 impl Compensation {
     fn option(self, set: impl FnOnce(&mut StepOptions)) -> Self {
-        if let Some(location) = &self.location
-            && let Some(undo) = self.scope.journal().lock().registered(location)
-        {
-            set(&mut undo.options);
+        if let Some(location) = &self.location {
+            let registered = |journal: &mut Journal| Some(journal.registered(location)?.options.clone());
+            let Some(mut options) = registered(&mut self.scope.journal().lock()) else {
+                return self;
+            };
+            // What it had before may be the code of users, and goes when nothing is locked.
+            set(&mut options);
+            if let Some(undo) = self.scope.journal().lock().registered(location) {
+                std::mem::swap(&mut undo.options, &mut options);
+            }
         }
         self
     }

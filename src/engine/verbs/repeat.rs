@@ -326,6 +326,13 @@ where
         }
         let marked = journal.marked_iteration(&begun.location).cloned();
         let before = std::mem::replace(&mut begun.recorded.undo, marked);
+        // Each part of it is within bounds, and all of them are one row. If they are too much nothing may be removed: replay
+        // begins where the loop was recorded last.
+        let bytes = EntryKind::Loop(begun.recorded.clone()).bytes();
+        let max = VALUE_BYTES_MAX - ENTRY_BYTES;
+        if bytes > max {
+            return Ok(journal.refuse(Exceeded::Payload { bytes, max })?);
+        }
         let LoopState {
             iteration,
             kept_from,
@@ -353,13 +360,7 @@ where
         }
         begun.recorded.seen = journal.seen;
         begun.recorded.now_ms = journal.now_ms;
-        let noted = EntryKind::Loop(begun.recorded.clone());
-        // Each part of it is within bounds, and all of them are one row.
-        let (bytes, max) = (noted.bytes(), VALUE_BYTES_MAX - ENTRY_BYTES);
-        if bytes > max {
-            return Err(Exceeded::Payload { bytes, max }.into());
-        }
-        journal.note(&begun.location, noted);
+        journal.note(&begun.location, EntryKind::Loop(begun.recorded.clone()));
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::actor;
 use crate::clock::{Clock, Millis};
 use crate::engine::{Begin, Divergence, Execution, Turn, Workflow};
 use crate::storage::key::Arrival;
-use crate::storage::record::Message;
+use crate::storage::record::{Message, Status};
 use crate::storage::{InFlight, Namespace};
 
 /// How a stay in memory ended.
@@ -44,7 +44,10 @@ impl<W: Workflow> Harness<W> {
             match committed {
                 Committed::Lost => return Ok(Life::Lost),
                 Committed::Durable if ended => return Ok(Life::Over),
-                Committed::Durable if execution.committed() => continue,
+                Committed::Durable if execution.committed() => {
+                    self.comes_back(&execution);
+                    continue;
+                }
                 _ => {}
             }
             if self.audited {
@@ -134,6 +137,19 @@ impl<W: Workflow> Harness<W> {
             return Committed::Lost;
         }
         Committed::Durable
+    }
+
+    /// What has something left to do at once has to be found by the next process, or nobody would ever do it.
+    fn comes_back(&self, execution: &Execution) {
+        let status = execution.stands();
+        assert!(
+            matches!(
+                status,
+                Status::Running | Status::Compensating | Status::Paused | Status::BackingOff
+            ),
+            "it has more to do and would not be activated as {status:?}; seed {}",
+            self.seed
+        );
     }
 
     /// A replay that changes nothing writes nothing.
