@@ -23,10 +23,11 @@ use crate::storage::pace::Pace;
 use crate::storage::watermark::Watermark;
 use crate::telemetry;
 
-/// How often the committer looks for one more request before it closes a small group: some ten microseconds, a small
-/// part of a sync. Callers that were just answered come back within that time, and share this sync instead of the
-/// next. A caller that is alone is never made to wait.
-const GATHER_TRIES: u32 = 300;
+/// How long a group waits for the next of those who had a commit under way while the one before it was written, and
+/// never longer than that took. Callers that were just answered come back within that time, and share this sync instead
+/// of the next: without it they fall into two halves, each of which waits for the sync of the other. A caller that is
+/// alone is never made to wait.
+const GATHER: Duration = Duration::from_micros(50);
 
 /// How long the committer looks for the next request before it lets its thread sleep. Who was just answered often comes
 /// back within that time, with the next step of a chain, and to wake a thread on a core that sleeps takes as long. It
@@ -40,7 +41,7 @@ const LINGER_MISSES_MAX: u32 = 4;
 const LINGER_NOW_AND_THEN: u32 = 64;
 
 /// A group of this many requests is not small any more: the sync is shared by enough, and waiting only costs.
-const GATHER_REQUESTS_MAX: usize = 32;
+const GATHER_REQUESTS_MAX: usize = 64;
 
 /// The thread's side of the committer.
 pub(crate) struct Worker {
@@ -54,8 +55,12 @@ pub(crate) struct Worker {
     /// Held while a group is written, of whichever shard.
     writing: Arc<Mutex<()>>,
     group_bytes_max: usize,
-    /// Requests in the group before.
-    group_before: usize,
+    /// How many had a request under way when the group before was written.
+    crowd: usize,
+    /// How long a group waits for the next of them.
+    patience: Duration,
+    /// How long that may be. In a task nobody comes while it waits.
+    patience_max: Duration,
     /// How often in a row it did not pay to linger.
     linger_misses: u32,
     /// Requests that were taken out of the queue, in order.
@@ -115,7 +120,9 @@ impl Worker {
             load: Arc::default(),
             writing: Arc::default(),
             group_bytes_max,
-            group_before: 0,
+            crowd: 0,
+            patience: Duration::ZERO,
+            patience_max: Duration::ZERO,
             linger_misses: 0,
             backlog: VecDeque::new(),
             passed_over: VecDeque::new(),
@@ -168,6 +175,7 @@ impl Worker {
     }
 
     pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
+        self.patience_max = GATHER;
         while self.await_request(&mut requests) {
             self.guarded(&mut requests);
         }
@@ -184,27 +192,18 @@ impl Worker {
     }
 
     /// A request that comes within a moment.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "how long a thread lingers decides nothing that is stored"
-    )]
     fn linger(&mut self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
-        let (misses, begin) = (self.linger_misses, Instant::now());
+        let misses = self.linger_misses;
         self.linger_misses = misses.wrapping_add(1);
         if misses >= LINGER_MISSES_MAX && !misses.is_multiple_of(LINGER_NOW_AND_THEN) {
             return None;
         }
-        loop {
-            let request = requests.try_recv().ok();
-            let lingered = begin.elapsed();
-            if request.is_some() && lingered < LINGER {
-                self.linger_misses = 0;
-            }
-            if request.is_some() || lingered >= LINGER {
-                return request;
-            }
-            std::thread::yield_now();
+        let began = now();
+        let request = within(LINGER, requests);
+        if request.is_some() && began.elapsed() < LINGER {
+            self.linger_misses = 0;
         }
+        request
     }
 
     /// The same in a task. The pace comes before a group is closed, so that more may join it meanwhile.
@@ -277,13 +276,15 @@ impl Worker {
         }
         self.alone = self.alone.saturating_sub(1);
         self.keep_passed_over();
-        self.group_before = self.staged.len();
         telemetry::group(self.batches.len(), self.backlog.len() + requests.len());
+        let began = now();
         let outcome = self.write(&Course {
             lease: self.leases[usize::from(shard.0)],
             expected,
             next: position,
         });
+        self.crowd = self.staged.len() + self.backlog.len() + requests.len();
+        self.patience = began.elapsed().min(self.patience_max);
         let outcome = match outcome {
             Err(ReadError::Corrupt(_)) if self.staged.len() > 1 => return self.one_by_one(),
             Err(unread) => Err(unread.into()),
@@ -307,18 +308,12 @@ impl Worker {
         }
     }
 
-    /// Another request for the group, if one waits or comes at once.
+    /// Another request for the group, if one waits, or comes soon and is waited for.
     fn another(&self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
-        let alone = self.staged.len() == 1 && self.group_before <= 1;
-        let small = self.staged.len() < GATHER_REQUESTS_MAX;
-        let tries = if small && !alone { GATHER_TRIES } else { 1 };
-        (0..tries).find_map(|_| {
-            let request = requests.try_recv().ok();
-            if request.is_none() {
-                std::hint::spin_loop();
-            }
-            request
-        })
+        let here = self.staged.len() + self.passed_over.len();
+        let waits = here < self.crowd.min(GATHER_REQUESTS_MAX);
+        let patience = if waits { self.patience } else { Duration::ZERO };
+        within(patience, requests)
     }
 
     /// Checks one request against the store and the commits before it in the group, and adds it if it holds.
@@ -438,4 +433,28 @@ impl Worker {
         }
         self.failure.get_or_init(|| error).clone()
     }
+}
+
+/// A request that waits, or that comes within this time. The core is anybody else's meanwhile.
+fn within(patience: Duration, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
+    let request = requests.try_recv().ok();
+    if request.is_some() || patience.is_zero() {
+        return request;
+    }
+    let began = now();
+    while began.elapsed() < patience {
+        std::thread::yield_now();
+        if let Ok(request) = requests.try_recv() {
+            return Some(request);
+        }
+    }
+    None
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a thread waits for company decides nothing that is stored"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
