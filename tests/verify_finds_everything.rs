@@ -186,6 +186,27 @@ fn alarms_and_states_agree() {
     assert_eq!(report.findings[0].instance.as_deref(), Some("nobody"));
 }
 
+/// Such a listing row is a fault, and the only one, and gone when the index was rebuilt.
+#[track_caller]
+fn is_found_and_mended(id: &'static str, wrong: &IndexRow) {
+    let store = store();
+    let open = store.open();
+    let mut ended = Plan::new("ended");
+    (ended.status, ended.alarm_at_ms) = (Status::Completed, None);
+    ended.make(&open);
+    open.close().unwrap();
+    store.tamper(SHARD, |batch| set(batch, &Key::Index(SHARD, 1_000, id.into()), wrong));
+    let open = store.open();
+    let report = open.verify().unwrap();
+    assert_eq!(report.faults.get(&Fault::IndexDiffers), Some(&1), "{wrong:?}: {report}");
+    assert_eq!(report.total(), 1, "{wrong:?}: {report}");
+    assert_eq!(report.findings[0].instance.as_deref(), Some(id), "{report}");
+    assert!(!report.findings[0].detail.is_empty(), "{report}");
+    assert_eq!(open.rebuild_index().unwrap().written, 1, "{wrong:?}");
+    let report = open.verify().unwrap();
+    assert!(report.is_clean(), "{wrong:?}: {report}");
+}
+
 #[test]
 fn the_index_and_the_instances_agree() {
     let row = |status| IndexRow {
@@ -201,6 +222,35 @@ fn the_index_and_the_instances_agree() {
         |batch| set(batch, &at(1_000, "victim"), &row(Status::Running)),
         &[Fault::IndexDiffers],
     );
+    // Found in review: only workflow and status were compared, and a foreign tag or parent was called fine.
+    let wrong = [
+        IndexRow {
+            tags: vec![("customer".into(), "another".into())],
+            ..row(Status::Sleeping)
+        },
+        IndexRow {
+            parent: Some("another".into()),
+            ..row(Status::Sleeping)
+        },
+        IndexRow {
+            workflow: "another".into(),
+            ..row(Status::Sleeping)
+        },
+    ];
+    for wrong in &wrong {
+        is_found_and_mended("victim", wrong);
+    }
+    // While it sleeps its row is not written with every commit, so an earlier time is no fault; behind its end it is.
+    let earlier = IndexRow {
+        updated_at_ms: 1_500,
+        ..row(Status::Sleeping)
+    };
+    finds(|batch| set(batch, &at(1_000, "victim"), &earlier), &[]);
+    let ended = IndexRow {
+        updated_at_ms: 1_500,
+        ..row(Status::Completed)
+    };
+    is_found_and_mended("ended", &ended);
     finds(
         |batch| set(batch, &at(1_001, "victim"), &row(Status::Sleeping)),
         &[Fault::IndexTime],
