@@ -97,7 +97,7 @@ fn every_failing_sync(engine: &str, log: &str) {
         }
         for dirs in [Dirs::Lenient, Dirs::Strict] {
             stage.cuts(dirs, 2, |seed, _, out| {
-                recovers(engine, out, acknowledged, &format!("{number} {dirs:?} {seed}"))
+                recovers(engine, out, acknowledged, &format!("{number} {dirs:?} {seed}"));
             });
         }
         recovers(engine, &stage.root(), acknowledged, &format!("{number}, no cut"));
