@@ -10,6 +10,7 @@ use everstep::storage::record::{
     AcceptedLoss, Alarm, Failure, FailureDetails, FailureKind, Name, State, Status, StoreHeader,
 };
 use everstep::storage::value;
+use everstep::{Ctx, Result, Runtime, ok, workflow};
 
 const FORMAT: &str = include_str!("../docs/FORMAT.md");
 
@@ -130,4 +131,67 @@ fn values() {
         ("header, one loss", value::encode(&key, &header)),
     ]);
     assert_eq!(table("value at the key `store`"), written);
+}
+
+/// Reads the flight recorder while it runs, so that it is told of itself.
+#[workflow]
+async fn looks(ctx: Ctx<Looks>, path: String) -> Result<Vec<u8>> {
+    let look = move || {
+        let path = path.clone();
+        async move { std::fs::read(path) }
+    };
+    ok(ctx.step("look", look).await?)
+}
+
+/// Found in review: the page had forgotten three of the parts of a slot.
+#[tokio::test]
+async fn the_flight_recorder() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("data");
+    let runtime = Runtime::builder().workflow(looks);
+    let runtime = runtime.open(&store.display().to_string()).await.unwrap();
+    let path = store.join("flight").display().to_string();
+    let started = runtime.start(looks, path).id("größe").await.unwrap();
+    let flight = started.result().await.unwrap();
+    runtime.stop().await;
+
+    assert_eq!(flight.len() % 256, 0, "whole slots");
+    let slot = flight
+        .chunks(256)
+        .find(|slot| slot.iter().any(|byte| *byte != 0))
+        .unwrap();
+    // The parts as they are written down, one behind the other.
+    let written = table("bytes of a slot");
+    let mut parts: Vec<(usize, usize)> = written
+        .iter()
+        .map(|(at, length)| (at.parse().unwrap(), length.parse().unwrap()))
+        .collect();
+    parts.sort_unstable();
+    let mut end = 0;
+    let parts = parts.into_iter().map(|(at, length)| {
+        assert_eq!(at, end, "no gap, and nothing twice");
+        end = at + length;
+        &slot[at..end]
+    });
+    let parts: Vec<_> = parts.collect();
+    let &[checksum, first, last, cleared, length, id, zeros, deaths, attempts] = parts.as_slice() else {
+        panic!("{} parts", parts.len());
+    };
+    assert_eq!(end, slot.len());
+    let number = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |number: u64, byte| number << 8 | u64::from(*byte))
+    };
+    assert_eq!(number(checksum), xxhash_rust::xxh3::xxh3_64(&slot[8..]));
+    assert!(0 < number(first) && number(first) <= number(last) && number(last) < 10);
+    assert_eq!((number(cleared), number(deaths), number(zeros)), (0, 0, 0));
+    let (name, rest) = id.split_at(number(length).try_into().unwrap());
+    assert_eq!((std::str::from_utf8(name).unwrap(), number(rest)), ("größe", 0));
+    assert_eq!(
+        attempts.iter().map(|byte| byte.count_ones()).sum::<u32>(),
+        1,
+        "one step"
+    );
 }

@@ -40,8 +40,8 @@ use crate::ids::Shard;
 use crate::location::{Location, Segment};
 
 pub(crate) use range::{
-    alarms, answers_into, attempts_into, below, dead, dedup_of, emitted_into, gate, inbox_into, index, meta_into,
-    names_into, namespace, namespaces, outbox, outbox_of, published_into, runnable, territory, tombstones,
+    alarms, answers_into, attempts_into, below, dead, dedup_of, emitted_into, gate, gates, inbox_into, index,
+    meta_into, names_into, namespace, namespaces, outbox, outbox_of, published_into, runnable, territory, tombstones,
 };
 use unpack::{elements, in_shard, shard_of};
 

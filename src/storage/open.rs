@@ -59,18 +59,21 @@ pub struct OpenOptions {
 
 /// Where a store is.
 pub(crate) enum Place {
-    /// In a directory, with a lock and a watermark around the engine of this name.
-    Directory {
-        path: PathBuf,
-        name: &'static str,
-        open: OpenEngine,
-    },
+    /// In a directory, with a lock and a watermark around the engine.
+    Directory { path: PathBuf, kind: Kind },
     /// Wherever this engine keeps it.
     Engine(Arc<dyn Engine>),
 }
 
-/// Opens the engine in a directory of its own, or makes it.
-pub(crate) type OpenEngine = fn(&Path) -> Result<Arc<dyn Engine>, ReadError>;
+/// An engine that lives in a directory.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// Opens the engine in a directory of its own, or makes it.
+    pub(crate) open: fn(&Path) -> Result<Arc<dyn Engine>, ReadError>,
+    /// Whether there is one, so that it would be opened and not made. A part of one is damage.
+    pub(crate) is_there: fn(&Path) -> Result<bool, ReadError>,
+}
 
 impl Place {
     /// The place that a URL names.
@@ -79,14 +82,20 @@ impl Place {
             #[cfg(feature = "fjall")]
             Url::Fjall(path) => Self::Directory {
                 path,
-                name: "fjall",
-                open: |path| Ok(Arc::new(engines::Fjall::open(path)?)),
+                kind: Kind {
+                    name: "fjall",
+                    open: |path| Ok(Arc::new(engines::Fjall::open(path)?)),
+                    is_there: engines::Fjall::is_there,
+                },
             },
             #[cfg(feature = "sled")]
             Url::Sled(path) => Self::Directory {
                 path,
-                name: "sled",
-                open: |path| Ok(Arc::new(engines::Sled::open(path)?)),
+                kind: Kind {
+                    name: "sled",
+                    open: |path| Ok(Arc::new(engines::Sled::open(path)?)),
+                    is_there: engines::Sled::is_there,
+                },
             },
             Url::Memory => Self::Engine(Arc::new(engines::Memory::default())),
         })
@@ -197,7 +206,7 @@ impl OpenOptions {
     /// Everything that opening does, short of starting the committer: what comes back belongs to the caller alone.
     pub(crate) fn prepare(&self, place: Place) -> Result<Parts> {
         let mut parts = match place {
-            Place::Directory { path, name, open } => self.prepare_directory(&path, name, open)?,
+            Place::Directory { path, kind } => self.prepare_directory(&path, kind)?,
             Place::Engine(engine) => self.take_over(engine, None)?,
         };
         migrate(&mut parts, &self.formats)?;
@@ -206,7 +215,8 @@ impl OpenOptions {
         Ok(parts)
     }
 
-    fn prepare_directory(&self, path: &Path, name: &str, open: OpenEngine) -> Result<Parts> {
+    fn prepare_directory(&self, path: &Path, kind: Kind) -> Result<Parts> {
+        let name = kind.name;
         // The lock writes, so what must be left as it is, to the byte, is refused before; and once more behind it.
         if path.is_dir() {
             directory::holds_only(path, name)?;
@@ -217,7 +227,7 @@ impl OpenOptions {
         let directory = Directory::lock(path)?;
         directory.holds_only(name)?;
         let marks = self.marks(&directory, name)?;
-        if began(marks.as_deref()) && !directory.engine(name).exists() && !self.accept_loss {
+        if !self.accept_loss && began(marks.as_deref()) && !(kind.is_there)(&directory.engine(name))? {
             // Made anew it would be refused as well, and hide that all of it is gone.
             let (mut lost, shard) = (
                 marks.unwrap_or_default().into_iter().map(|mark| mark.position.sequence),
@@ -226,7 +236,7 @@ impl OpenOptions {
             let (expected, found) = (lost.next().unwrap_or_default(), 0);
             return Err(Error::BehindWatermark { shard, expected, found });
         }
-        let engine = open_or_begin_again(&directory.engine(name), marks.as_deref(), open)?;
+        let engine = open_or_begin_again(&directory.engine(name), marks.as_deref(), kind)?;
         if !began(marks.as_deref()) {
             directory::sync_tree(&directory.engine(name))?;
         }
@@ -395,7 +405,8 @@ impl OpenOptions {
 /// Opens an engine. One whose making was cut short is made anew, unless it got as far as its header: the watermark at
 /// zero says that nothing in it was ever acknowledged. It may well open, and still be a half that is no ground to
 /// build on.
-fn open_or_begin_again(path: &Path, marks: Option<&[Mark]>, open: OpenEngine) -> Result<Arc<dyn Engine>> {
+fn open_or_begin_again(path: &Path, marks: Option<&[Mark]>, kind: Kind) -> Result<Arc<dyn Engine>> {
+    let open = kind.open;
     if began(marks) || !path.exists() {
         return Ok(open(path)?);
     }
@@ -412,7 +423,7 @@ fn open_or_begin_again(path: &Path, marks: Option<&[Mark]>, open: OpenEngine) ->
 }
 
 /// Whether the store was ever open. An unreadable watermark can't tell, so the answer is the careful one.
-fn began(marks: Option<&[Mark]>) -> bool {
+pub(crate) fn began(marks: Option<&[Mark]>) -> bool {
     marks.is_none_or(|marks| marks.iter().any(|mark| mark.position.sequence > 0))
 }
 

@@ -40,6 +40,7 @@ use crate::ids::Shard;
 use crate::spawn;
 use crate::storage::engine::Position;
 use crate::storage::error::{Error, Result};
+use crate::telemetry;
 
 const MAGIC: &[u8; 8] = b"ESWMARK1";
 const HEADER_BYTES: usize = 24;
@@ -77,7 +78,9 @@ pub(crate) struct Watermark {
     file: File,
     slots: Mutex<Slots>,
     dirty: AtomicBool,
-    failure: OnceLock<Error>,
+    /// Why the store acknowledges nothing any more. It is that of the committer, too: a sync that fails between two
+    /// commits is known before the next one is written.
+    failure: Arc<OnceLock<Error>>,
     keeper: Mutex<Option<Thread>>,
 }
 
@@ -158,14 +161,19 @@ impl Watermark {
             file,
             slots: Mutex::new(slots),
             dirty: AtomicBool::new(false),
-            failure: OnceLock::new(),
+            failure: Arc::default(),
             keeper: Mutex::new(None),
         });
         watermark.keep()?;
         Ok(watermark)
     }
 
-    /// Notes that a shard is durable up to `position`.
+    /// Where it shows that the watermark failed, or whatever else ends the store.
+    pub(crate) fn failure(&self) -> Arc<OnceLock<Error>> {
+        Arc::clone(&self.failure)
+    }
+
+    /// Notes that a shard is durable up to `position`. An error says nothing of the commit, which is done.
     pub(crate) fn advance(&self, shard: Shard, epoch: u64, position: Position) -> Result<()> {
         if let Some(failure) = self.failure.get() {
             return Err(failure.clone());
@@ -178,8 +186,11 @@ impl Watermark {
         Ok(())
     }
 
-    /// Makes what was noted durable. A failure here fails every later [`Watermark::advance`].
+    /// Makes what was noted durable. A failure here is that of the store, at once and for good.
     pub(crate) fn sync(&self) -> Result<()> {
+        if let Some(failure) = self.failure.get() {
+            return Err(failure.clone());
+        }
         if !self.dirty.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -196,9 +207,13 @@ impl Watermark {
             Ok(())
         });
         synced.map_err(|error| {
-            self.failure
-                .get_or_init(|| Error::io("sync", &self.path)(error))
-                .clone()
+            let failure = match Error::io("sync", &self.path)(error) {
+                Error::Full => Error::Full,
+                error => Error::Failed(error.to_string()),
+            };
+            tracing::error!(error = %failure, "the store failed and acknowledges nothing any more");
+            telemetry::store_works(false);
+            self.failure.get_or_init(|| failure).clone()
         })
     }
 
@@ -239,8 +254,9 @@ fn keeper(watermark: &Weak<Watermark>) {
         let Some(watermark) = watermark.upgrade() else {
             return;
         };
-        if let Err(error) = watermark.sync() {
-            tracing::error!(%error, "the watermark could not be synced");
+        // It failed for good, and has said so.
+        if watermark.sync().is_err() {
+            return;
         }
     }
 }
@@ -297,85 +313,4 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn mark(sequence: u64) -> Mark {
-        Mark {
-            position: Position {
-                sequence,
-                chain: sequence * 31,
-            },
-            epoch: 3,
-        }
-    }
-
-    fn marks(sequence: u64) -> Found {
-        Found::Marks {
-            format: 1,
-            marks: vec![mark(sequence)],
-        }
-    }
-
-    fn advance(watermark: &Watermark, sequence: u64) {
-        watermark.advance(Shard(0), 3, mark(sequence).position).unwrap();
-    }
-
-    fn damage(path: &Path, at: usize) {
-        let mut bytes = std::fs::read(path).unwrap();
-        bytes[at] ^= 1;
-        std::fs::write(path, bytes).unwrap();
-    }
-
-    #[test]
-    fn the_newest_slot_counts() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("watermark");
-        assert_eq!(Watermark::read(&path).unwrap(), Found::Missing);
-        let watermark = Watermark::create(&path, 1, &[Mark::default()]).unwrap();
-        for sequence in 1..5 {
-            advance(&watermark, sequence);
-            assert_eq!(Watermark::read(&path).unwrap(), marks(sequence));
-            if sequence % 2 == 0 {
-                watermark.sync().unwrap();
-            }
-        }
-    }
-
-    /// FAULTS 10: one of two slots damaged, the other one is used; both damaged, refused.
-    #[test]
-    fn one_damaged_slot_leaves_the_one_that_was_synced() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("watermark");
-        let watermark = Watermark::create(&path, 1, &[Mark::default()]).unwrap();
-        advance(&watermark, 1);
-        watermark.sync().unwrap();
-        // Whatever is written from here on is not synced, so a power cut may tear all of it.
-        advance(&watermark, 2);
-        advance(&watermark, 3);
-        damage(&path, 30);
-        assert_eq!(Watermark::read(&path).unwrap(), marks(1));
-        damage(&path, PAGE_BYTES + 30);
-        assert_eq!(Watermark::read(&path).unwrap(), Found::Damaged);
-    }
-
-    #[test]
-    fn every_flipped_byte_of_a_slot_is_found() {
-        let mut slot = Vec::new();
-        let content = Slot {
-            generation: 7,
-            format: 1,
-            marks: vec![mark(1), mark(2)],
-        };
-        encode(&content, &mut slot);
-        assert_eq!(decode(&slot), Some(content));
-        for at in 0..slot.len() {
-            let mut bad = slot.clone();
-            bad[at] ^= 1;
-            assert_eq!(decode(&bad), None, "byte {at}");
-        }
-        for length in 0..slot.len() {
-            assert_eq!(decode(&slot[..length]), None, "length {length}");
-        }
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ use everstep::storage::record::Status;
 use everstep::{Ctx, Every, Message, Result, ok, workflow};
 use serde::{Deserialize, Serialize};
 
-use crate::kit::{echo, everyone, machine, pass, waits};
+use crate::kit::{echo, everyone, machine, naps, pass, waits};
 
 #[derive(Message, Serialize, Deserialize)]
 struct Opened {
@@ -55,6 +55,37 @@ async fn a_store_moves_with_everything_that_the_runtime_itself_is_made_of() {
     assert_eq!(begun.result().timeout("1m").await.unwrap(), 8, "the debounced start");
     let report = there.store().verify().unwrap();
     assert!(report.is_clean(), "{report}");
+}
+
+/// Found in a review: the places at gates did not move with a store. Everybody came to the gate anew when the copy was
+/// opened, in an order of chance, and whoever had waited longest could be the last.
+#[tokio::test(start_paused = true)]
+async fn who_waits_at_a_gate_keeps_its_place() {
+    let here = everyone().open_simulated(machine()).await.unwrap();
+    let names: Vec<_> = (0..12).map(|number| format!("{}", (number * 7) % 12)).collect();
+    for name in &names {
+        let starting = here.start(naps, 60).id(name).at_most(1, "customer");
+        starting.await.unwrap();
+    }
+    pass(HOUR / 40).await;
+    here.stop().await;
+    let mut file = Vec::new();
+    here.store().export(&mut file).unwrap();
+
+    let there = machine();
+    let engine = Arc::clone(&there.engine);
+    let shards = OpenOptions::new().shards(3);
+    drop(shards.import_engine(engine, &mut &file[..]).unwrap());
+    let there = everyone().open_simulated(there).await.unwrap();
+    for (number, name) in names.iter().enumerate() {
+        let nap = there.handle(naps, name).unwrap();
+        nap.result().timeout("1h").await.unwrap();
+        for behind in &names[number + 1..] {
+            let stands = there.handle(naps, behind).unwrap().status().await.unwrap();
+            assert_ne!(stands.status, Status::Completed, "{behind} came behind {name}");
+        }
+    }
+    assert!(there.store().verify().unwrap().is_clean());
 }
 
 /// The lines between the first and the last.

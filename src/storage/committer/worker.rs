@@ -109,6 +109,9 @@ impl Worker {
         let positions = leases.iter().map(|lease| lease.position).collect();
         let group_bytes_max = engine.limits().group_bytes_max.min(crate::limits::GROUP_BYTES_MAX);
         let delivered = leases.iter().map(|_| AtomicU64::new(0)).collect();
+        let failure = watermark
+            .as_ref()
+            .map_or_else(Arc::default, |watermark| watermark.failure());
         telemetry::store_works(true);
         Self {
             engine,
@@ -116,7 +119,7 @@ impl Worker {
             positions,
             activations,
             watermark,
-            failure: Arc::default(),
+            failure,
             load: Arc::default(),
             writing: Arc::default(),
             group_bytes_max,
@@ -371,7 +374,11 @@ impl Worker {
             return Ok(Ok(()));
         };
         let advanced = watermark.advance(course.lease.shard, course.lease.epoch, course.next);
-        Ok(advanced.map_err(|error| self.fail(error)))
+        // The engine has the group by now. It was not noted, so nobody is told that it is done; and nobody that it is not.
+        Ok(advanced.map_err(|error| match self.fail(error) {
+            Error::Failed(reason) => Error::Unknown(reason),
+            error => Error::Unknown(error.to_string()),
+        }))
     }
 
     /// Takes the group apart again: something that a commit of it removes or replaces could not be read, and nothing

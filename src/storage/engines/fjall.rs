@@ -38,6 +38,9 @@ const WORKERS: usize = 1;
 /// Bytes that a disk has to take to count as not full. Where a whole table did not fit, this may still do.
 const ROOM_BYTES: usize = 16 * 1024 * 1024;
 
+/// The file that fjall knows a database by.
+const MARKER: &str = "version";
+
 /// A fjall database in a directory of its own.
 pub struct Fjall {
     directory: PathBuf,
@@ -74,6 +77,23 @@ impl Fjall {
             room: Room::new(room::TABLE_BYTES),
             fence: Mutex::default(),
         })
+    }
+
+    /// Whether there is a database in `directory`, so that [`Fjall::open`] does not make one. Without the file that fjall
+    /// knows one by, it would make a new one over what is left.
+    pub(crate) fn is_there(directory: &Path) -> Result<bool, ReadError> {
+        let is_there = |name: &str| directory.join(name).try_exists().map_err(ReadError::Unavailable);
+        if is_there(MARKER)? {
+            return Ok(true);
+        }
+        if is_there("keyspaces")? || journal::is_any(directory).map_err(ReadError::Unavailable)? {
+            let what = directory.join(MARKER);
+            return Err(ReadError::Corrupt(format!(
+                "{} is missing: restore it from a backup",
+                what.display()
+            )));
+        }
+        Ok(false)
     }
 
     fn fence(&self) -> MutexGuard<'_, Fence> {

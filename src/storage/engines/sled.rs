@@ -88,6 +88,11 @@ impl Sled {
         Self::open_with(dir, Box::new(File::sync_data))
     }
 
+    /// Whether there is a store in a directory, so that [`Sled::open`] does not make one.
+    pub(crate) fn is_there(dir: &Path) -> Result<bool, ReadError> {
+        home::is_there(dir)
+    }
+
     fn open_with(dir: &Path, sync_data: Box<SyncData>) -> Result<Self, ReadError> {
         let (db, file) = home::open(dir)?;
         let rows = Arc::new(Rows::new(db));

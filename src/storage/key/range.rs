@@ -109,6 +109,11 @@ pub(crate) fn tombstones(shard: Shard) -> (Vec<u8>, Vec<u8>) {
     family(shard, TOMBSTONE)
 }
 
+/// The range of everyone at any gate.
+pub(crate) fn gates(shard: Shard) -> (Vec<u8>, Vec<u8>) {
+    family(shard, GATE)
+}
+
 /// The range of everyone at one gate, in order.
 pub(crate) fn gate(shard: Shard, gate: &str) -> (Vec<u8>, Vec<u8>) {
     let mut prefix = Vec::with_capacity(gate.len() + 8);

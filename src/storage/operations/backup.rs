@@ -47,7 +47,7 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn backup(&self, url: &str) -> Result<Copied> {
-        let Place::Directory { path, name, open } = Place::find(url)? else {
+        let Place::Directory { path, kind } = Place::find(url)? else {
             return Err(Error::InvalidUrl {
                 url: url.to_owned(),
                 reason: "a backup needs a directory",
@@ -58,8 +58,7 @@ impl Store {
         discard(&partial)?;
         let place = Place::Directory {
             path: partial.clone(),
-            name,
-            open,
+            kind,
         };
         let mut parts = OpenOptions::new().shards(self.shard_count()).prepare(place)?;
         let copied = self.copy_into(&mut parts)?;
@@ -74,7 +73,7 @@ impl Store {
         drop(engine);
         if let Some(directory) = &directory {
             directory.make_private()?;
-            directory::sync_tree(&directory.engine(name))?;
+            directory::sync_tree(&directory.engine(kind.name))?;
         }
         std::fs::rename(&partial, &path).map_err(Error::io("rename", &partial))?;
         directory::sync(&parent(&path))?;

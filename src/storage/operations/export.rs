@@ -17,6 +17,7 @@ use crate::storage::error::{Error, Refusal, Result};
 use crate::storage::key::{self, Key, Local, Meta};
 use crate::storage::open::FORMAT;
 use crate::storage::operations::line::{EXPORT, Header, Owner, RowKey, RowLine, Scope, Trailer};
+use crate::storage::operations::of_store;
 use crate::storage::operations::schema::schema;
 use crate::storage::operations::walk::{Instances, Row, Walk, first_key};
 use crate::storage::record::{Origin, Outgoing, Parcel, Secret, State};
@@ -30,7 +31,7 @@ use crate::storage::value::{self, Record};
 pub struct Exported {
     /// Instances.
     pub instances: u64,
-    /// Rows of them.
+    /// Rows, those that are no instance's included.
     pub rows: u64,
 }
 
@@ -80,6 +81,7 @@ impl Store {
             lines.instance(&*snapshots[at], shard, &id)?;
             next.extend(next_of(&mut sources[at])?.map(|id| Reverse((id, shard))));
         }
+        of_store::visit(&snapshots, &mut |_, row| lines.row(row), &mut |_, error| Err(error))?;
         lines.end()
     }
 
@@ -190,7 +192,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    fn row(&mut self, row: &Row) -> Result<()> {
+    pub(super) fn row(&mut self, row: &Row) -> Result<()> {
         let key = Key::unpack(&row.key)?;
         let schema = schema(&key);
         let unreadable = |source| Error::Decode {
@@ -203,7 +205,7 @@ impl<'a> Lines<'a> {
         let value = value.as_deref().unwrap_or(&row.value);
         let envelope = value::open(&row.key, value).map_err(unreadable)?;
         let words = RowKey::of(&key)
-            .ok_or_else(|| Error::Corrupt(format!("{} belongs to no instance", key::describe(&row.key))))?;
+            .ok_or_else(|| Error::Corrupt(format!("{} belongs into no export", key::describe(&row.key))))?;
         self.exported.rows += 1;
         self.line(&RowLine::new(words, schema.name, &envelope))
     }

@@ -16,6 +16,8 @@
 //! **Secrets.** The file of one instance has none. It is given a new one here, and so are the children that it was about to
 //! start: the tokens of the original decide nothing of the copy.
 //!
+//! **Gates.** A whole store keeps who stands where; one instance comes to the gate of this store anew ([`of_store`]).
+//!
 //! **What a file can't do.** A line that is too long, or no line of an export, or not the row that it claims to be,
 //! ends the import with its number; what was read of it is never more than a line may have.
 
@@ -25,18 +27,19 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::chance::Chance;
-use crate::ids::InstanceId;
+use crate::ids::{InstanceId, Shard};
 use crate::limits::ARRIVAL_EPOCH_MAX;
 use crate::storage::engine::Engine;
 use crate::storage::error::{Error, Refusal, Result};
-use crate::storage::key::{self, Key, Local, Meta};
+use crate::storage::key::{self, Arrival, Key, Local, Meta};
 use crate::storage::open::{OpenOptions, Place};
 use crate::storage::operations::line::{Line, Owner, RowLine, Scope, unhex};
+use crate::storage::operations::of_store::{self, Standing};
 use crate::storage::operations::reader::{Lines, bad};
 use crate::storage::operations::schema::schema;
 use crate::storage::operations::walk::{Look, Row, first_key, look};
 use crate::storage::operations::writer::{Slices, content};
-use crate::storage::record::{Flow, Gate, Importing, Origin, Outgoing, Parcel, Runnable, Secret, Seen, Stand, State};
+use crate::storage::record::{Flow, Importing, Origin, Outgoing, Parcel, Runnable, Secret, Seen, Stand, State};
 use crate::storage::store::{Parts, Store, shard_of};
 use crate::storage::value::{self, Envelope};
 
@@ -45,7 +48,7 @@ use crate::storage::value::{self, Envelope};
 pub struct Imported {
     /// Instances.
     pub instances: u64,
-    /// Rows of them.
+    /// Rows, those that are no instance's included.
     pub rows: u64,
 }
 
@@ -76,6 +79,8 @@ impl OpenOptions {
             slices: Slices::new(parts.header.shards),
             parts: &mut parts,
             instance: None,
+            last_of_store: Vec::new(),
+            standing: Standing::default(),
             imported: Imported::default(),
             arrivals_above: 0,
             engine_failed: false,
@@ -191,8 +196,10 @@ struct Current {
     state: Option<State>,
     origin: Option<Origin>,
     input: bool,
-    /// Whether it has to pass a gate. Gates are not exported: it comes to that of this store.
+    /// Whether it has to pass a gate, and comes to that of this store: the file of one instance has no places.
     gated: bool,
+    /// Whether it stands at a gate, so that its place has to be in the file.
+    stands: bool,
 }
 
 struct Import<'a> {
@@ -202,6 +209,9 @@ struct Import<'a> {
     parts: &'a mut Parts,
     slices: Slices,
     instance: Option<Current>,
+    /// Where the last row that is no instance's stands in the order of the file; empty before the first.
+    last_of_store: Vec<u8>,
+    standing: Standing,
     imported: Imported,
     arrivals_above: u64,
     /// Whether it was the engine that failed, and not the file.
@@ -218,12 +228,63 @@ impl Import<'_> {
             }
         };
         self.end_instance().map_err(|error| lines.fails(error))?;
-        lines.end(&trailer, self.imported.instances, self.imported.rows)
+        lines.end(&trailer, self.imported.instances, self.imported.rows)?;
+        self.come_anew()
+    }
+
+    /// Has those come to their gates anew whose places are not in the file.
+    fn come_anew(&mut self) -> Result<()> {
+        self.engine_failed = true;
+        self.slices.flush(self.parts)?;
+        for (shard, row) in self.standing.come_anew(self.parts)? {
+            self.slices.set(self.parts, shard, &row)?;
+        }
+        self.engine_failed = false;
+        Ok(())
+    }
+
+    fn write(&mut self, shard: Shard, row: &Row) -> Result<()> {
+        let written = self.slices.set(self.parts, shard, row);
+        self.engine_failed = written.is_err();
+        written
+    }
+
+    /// Takes in a row that is no instance's.
+    fn row_of_store(&mut self, line: &RowLine) -> Result<()> {
+        if self.scope != Scope::Store {
+            return bad("the row belongs to the store, and the first line says that this is one instance");
+        }
+        self.end_instance()?;
+        // Where it lies may depend on what is in it.
+        let Some(key) = line.key.in_shard(Shard(0)) else {
+            return bad("the row belongs nowhere");
+        };
+        let place = of_store::place(&key);
+        let shard = of_store::home(&key, &seal(&key, line)?, self.parts.header.shards);
+        let Some(key) = line.key.in_shard(shard) else {
+            return bad("the row belongs nowhere");
+        };
+        let row = seal(&key, line)?;
+        if place <= self.last_of_store {
+            return bad("the row is not in the order of an export, or is there twice");
+        }
+        self.last_of_store = place;
+        if let Key::Gate(_, _, at, instance) = &key {
+            self.above(at.epoch)?;
+            self.standing.has_place(instance);
+        }
+        self.imported.rows += 1;
+        self.write(shard, &row)
     }
 
     /// Takes in a row.
     fn row(&mut self, line: &RowLine) -> Result<()> {
-        let id = line.key.instance();
+        let Some(id) = line.key.instance() else {
+            return self.row_of_store(line);
+        };
+        if !self.last_of_store.is_empty() {
+            return bad("a row of an instance comes behind those of the store");
+        }
         if matches!(&self.scope, Scope::Instance(Owner(instance)) if instance != id) {
             return bad("the row belongs to another instance than the first line says");
         }
@@ -241,6 +302,10 @@ impl Import<'_> {
             return bad("the row is not in the order of an export, or is there twice");
         }
         current.last = place;
+        let comes = match &key {
+            Key::Outbox(..) => comes_to_a_gate(&row)?,
+            _ => None,
+        };
         match &key {
             Key::Instance(_, _, Local::Meta(Meta::State)) => current.state = decode(&row)?,
             Key::Instance(_, _, Local::Meta(Meta::Origin)) => {
@@ -252,14 +317,23 @@ impl Import<'_> {
             }
             Key::Instance(_, _, Local::Meta(Meta::Input)) => current.input = true,
             Key::Instance(_, _, Local::Meta(Meta::Flow)) => {
-                if let Some(flow) = decode::<Flow>(&row)? {
-                    current.gated = flow.gate.is_some();
-                    row.value = value::encode(&row.key, &outside(flow));
+                if let Some(flow) = decode::<Flow>(&row)?
+                    && let Some(gate) = &flow.gate
+                {
+                    current.stands = gate.stand != Stand::Outside;
+                    if let Scope::Instance(_) = self.scope {
+                        current.gated = true;
+                        row.value = value::encode(&row.key, &of_store::outside(flow));
+                    }
                 }
             }
-            Key::Outbox(..) if is_on_its_way_to_a_gate(&row)? => {
-                self.imported.rows += 1;
-                return Ok(());
+            Key::Outbox(..) if comes.is_some() => {
+                if let Scope::Instance(_) = self.scope {
+                    self.imported.rows += 1;
+                    return Ok(());
+                }
+                // One that has no place yet is given one when this gets there.
+                current.stands &= comes != Some(None);
             }
             Key::Outbox(..) if matches!(self.scope, Scope::Instance(_)) => {
                 if let Some(mut outgoing) = decode::<Outgoing>(&row)?
@@ -280,9 +354,7 @@ impl Import<'_> {
             _ => {}
         }
         self.imported.rows += 1;
-        let written = self.slices.set(self.parts, shard, &row);
-        self.engine_failed = written.is_err();
-        written
+        self.write(shard, &row)
     }
 
     /// Notes the epoch of a message: those of this store have to be above it, so that what is sent later comes later,
@@ -312,6 +384,7 @@ impl Import<'_> {
             origin: None,
             input: false,
             gated: false,
+            stands: false,
         });
         Ok(())
     }
@@ -325,18 +398,22 @@ impl Import<'_> {
             return bad(&format!("instance {} ends without state, origin or input", current.id));
         }
         self.imported.instances += 1;
-        let Some(origin) = current.origin.filter(|_| current.gated) else {
-            return Ok(());
-        };
         if current.state.is_some_and(|state| state.status.is_terminal()) {
             return Ok(());
         }
+        if let Scope::Store = self.scope {
+            if current.stands {
+                self.standing.stands(current.id.as_str());
+            }
+            return Ok(());
+        }
+        let Some(origin) = current.origin.filter(|_| current.gated) else {
+            return Ok(());
+        };
         let shard = shard_of(current.id.as_str(), self.parts.header.shards);
         let key = Key::Runnable(shard, current.id.as_str().into()).pack();
         let value = value::encode(&key, &Runnable::new(origin.workflow, 0));
-        let written = self.slices.set(self.parts, shard, &Row { key, value });
-        self.engine_failed = written.is_err();
-        written
+        self.write(shard, &Row { key, value })
     }
 
     /// Makes everything durable, and the store whole.
@@ -350,17 +427,13 @@ impl Import<'_> {
     }
 }
 
-/// How an instance is let in that has not come to its gate.
-fn outside(flow: Flow) -> Flow {
-    let stand = Stand::Outside;
-    let gate = flow.gate.map(|gate| Gate { stand, ..gate });
-    Flow { gate, ..flow }
-}
-
-/// Whether a row of an outbox says that an instance comes to a gate: in this store it has not.
-fn is_on_its_way_to_a_gate(row: &Row) -> Result<bool> {
+/// Whether a row of an outbox says that an instance comes to a gate, and if so, whether it has a place there.
+fn comes_to_a_gate(row: &Row) -> Result<Option<Option<Arrival>>> {
     let outgoing = decode::<Outgoing>(row)?;
-    Ok(outgoing.is_some_and(|outgoing| matches!(outgoing.parcel, Parcel::Enter { .. })))
+    Ok(match outgoing.map(|outgoing| outgoing.parcel) {
+        Some(Parcel::Enter { place, .. }) => Some(place),
+        _ => None,
+    })
 }
 
 /// Where a key stands in an export: its rows, what it saw, and what makes it visible.

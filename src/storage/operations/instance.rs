@@ -179,15 +179,42 @@ impl InstanceCheck {
                 let detail = "the instance has no listing row".into();
                 verifier.find(Fault::MissingIndex, Some(&self.id), &key.pack(), detail);
             }
-            Look::Found(row) if row.status != state.status || row.workflow != origin.workflow => {
-                let (found, expected) = ((row.workflow, row.status), (&origin.workflow, state.status));
-                let detail = format!("the listing says {found:?}, the instance {expected:?}");
+            Look::Found(row) if !row.is_of(origin, state) => {
+                let detail = differences(&row, &IndexRow::of(origin, state));
                 verifier.find(Fault::IndexDiffers, Some(&self.id), &key.pack(), detail);
             }
             Look::Found(_) | Look::Unreadable => {}
         }
         Ok(())
     }
+}
+
+/// Which fields of a listing row are wrong. Tags are people's own words, and are counted but not shown.
+fn differences(found: &IndexRow, right: &IndexRow) -> String {
+    let mut fields = Vec::new();
+    if (&found.workflow, found.status) != (&right.workflow, right.status) {
+        let (found, right) = ((&found.workflow, found.status), (&right.workflow, right.status));
+        fields.push(format!("the listing says {found:?}, the instance {right:?}"));
+    }
+    if found.parent != right.parent {
+        let (found, right) = (&found.parent, &right.parent);
+        fields.push(format!(
+            "the listing names the parent {found:?}, the instance {right:?}"
+        ));
+    }
+    if found.tags != right.tags {
+        let (found, right) = (found.tags.len(), right.tags.len());
+        fields.push(format!(
+            "the {found} tags in the listing are not the {right} of the instance"
+        ));
+    }
+    if right.status.is_terminal() && found.updated_at_ms != right.updated_at_ms {
+        let (found, right) = (found.updated_at_ms, right.updated_at_ms);
+        fields.push(format!(
+            "the listing says that it ended at {found}, the instance at {right}"
+        ));
+    }
+    fields.join("; ")
 }
 
 impl<R> Fact<R> {

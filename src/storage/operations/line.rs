@@ -92,19 +92,72 @@ impl From<Owner> for String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "family", rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum RowKey {
-    Name { instance: Owner, index: u32 },
-    History { instance: Owner, location: Vec<Part> },
-    Inbox { instance: Owner, epoch: u64, number: u64 },
-    Meta { instance: Owner, fact: Fact },
-    Attempts { instance: Owner, entry: u64 },
-    Alarm { instance: Owner, at_ms: u64 },
-    Index { instance: Owner, created_at_ms: u64 },
-    Dedup { instance: Owner, message: String },
-    Runnable { instance: Owner },
-    Emitted { instance: Owner, number: u64 },
-    Published { instance: Owner, name: String },
-    Answer { instance: Owner, message: String },
-    Outbox { instance: Owner, revision: u64, index: u32 },
+    Name {
+        instance: Owner,
+        index: u32,
+    },
+    History {
+        instance: Owner,
+        location: Vec<Part>,
+    },
+    Inbox {
+        instance: Owner,
+        epoch: u64,
+        number: u64,
+    },
+    Meta {
+        instance: Owner,
+        fact: Fact,
+    },
+    Attempts {
+        instance: Owner,
+        entry: u64,
+    },
+    Alarm {
+        instance: Owner,
+        at_ms: u64,
+    },
+    Index {
+        instance: Owner,
+        created_at_ms: u64,
+    },
+    Dedup {
+        instance: Owner,
+        message: String,
+    },
+    Runnable {
+        instance: Owner,
+    },
+    Emitted {
+        instance: Owner,
+        number: u64,
+    },
+    Published {
+        instance: Owner,
+        name: String,
+    },
+    Answer {
+        instance: Owner,
+        message: String,
+    },
+    Outbox {
+        instance: Owner,
+        revision: u64,
+        index: u32,
+    },
+    Dead {
+        at_ms: u64,
+        message: String,
+    },
+    Tombstone {
+        instance: Owner,
+    },
+    Gate {
+        gate: String,
+        epoch: u64,
+        number: u64,
+        instance: Owner,
+    },
 }
 
 /// A part of a location: a name, or a name and an iteration.
@@ -129,11 +182,11 @@ pub(super) enum Fact {
 }
 
 impl RowKey {
-    /// The words for a key; none if it belongs to no instance, or to one with an impossible id.
+    /// The words for a key; none if an export has no such row, or it names an instance with an impossible id.
     pub(super) fn of(key: &Key<'_>) -> Option<Self> {
         let id = |id: &str| InstanceId::internal(id).ok().map(Owner);
         Some(match key {
-            Key::Store | Key::Position(_) | Key::Dead(..) | Key::Tombstone(..) | Key::Gate(..) => return None,
+            Key::Store | Key::Position(_) => return None,
             Key::Instance(_, instance, local) => Self::of_local(id(instance)?, local),
             Key::Alarm(_, at_ms, instance) => Self::Alarm {
                 instance: id(instance)?,
@@ -154,6 +207,19 @@ impl RowKey {
                 instance: id(instance)?,
                 revision: *revision,
                 index: *index,
+            },
+            Key::Dead(_, at_ms, message) => Self::Dead {
+                at_ms: *at_ms,
+                message: message.clone().into_owned(),
+            },
+            Key::Tombstone(_, instance) => Self::Tombstone {
+                instance: id(instance)?,
+            },
+            Key::Gate(_, gate, Arrival { epoch, number }, instance) => Self::Gate {
+                gate: gate.clone().into_owned(),
+                epoch: *epoch,
+                number: *number,
+                instance: id(instance)?,
             },
         })
     }
@@ -196,8 +262,8 @@ impl RowKey {
         }
     }
 
-    /// Whose row it is.
-    pub(super) fn instance(&self) -> &InstanceId {
+    /// Whose row it is; none if it is the store's own, whoever is named in it.
+    pub(super) fn instance(&self) -> Option<&InstanceId> {
         let Owner(instance) = match self {
             Self::Name { instance, .. }
             | Self::History { instance, .. }
@@ -212,13 +278,14 @@ impl RowKey {
             | Self::Answer { instance, .. }
             | Self::Outbox { instance, .. }
             | Self::Runnable { instance } => instance,
+            Self::Dead { .. } | Self::Tombstone { .. } | Self::Gate { .. } => return None,
         };
-        instance
+        Some(instance)
     }
 
     /// The key in a shard; none if the location is deeper than any can be.
     pub(super) fn in_shard(&self, shard: Shard) -> Option<Key<'_>> {
-        let instance = || self.instance().as_str().into();
+        let instance = || self.instance().map_or("", InstanceId::as_str).into();
         let local = |local| Key::Instance(shard, instance(), local);
         Some(match self {
             Self::Name { index, .. } => local(Local::Name(*index)),
@@ -241,6 +308,22 @@ impl RowKey {
             Self::Published { name, .. } => local(Local::Published(name.as_str().into())),
             Self::Answer { message, .. } => local(Local::Answer(message.as_str().into())),
             Self::Outbox { revision, index, .. } => Key::Outbox(shard, instance(), *revision, *index),
+            Self::Dead { at_ms, message } => Key::Dead(shard, *at_ms, message.as_str().into()),
+            Self::Tombstone {
+                instance: Owner(instance),
+            } => Key::Tombstone(shard, instance.as_str().into()),
+            Self::Gate {
+                gate,
+                epoch,
+                number,
+                instance: Owner(instance),
+            } => {
+                let place = Arrival {
+                    epoch: *epoch,
+                    number: *number,
+                };
+                Key::Gate(shard, gate.as_str().into(), place, instance.as_str().into())
+            }
         })
     }
 }

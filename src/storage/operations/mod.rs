@@ -10,8 +10,9 @@
 //! | [`Store::backup`](crate::storage::Store::backup) | everything, under snapshots | a new store |
 //! | migration, in [`OpenOptions::open`](crate::storage::OpenOptions::open) | everything | a store that nobody else has |
 //!
-//! All of them go through a store in pages and slices: memory does not grow with the store. All of them block, and
-//! are called from a thread that may wait.
+//! All of them go through a store in pages and slices: memory does not grow with the store, but for the ids of those who
+//! stand at gates in an import, and of all instances in a salvage. All of them block, and are called from a thread that
+//! may wait.
 //!
 //! **Read first:** `walk` (how a store is read through), `writer` (how one that is not open yet is written), `schema`
 //! (which record belongs under which key).
@@ -26,6 +27,7 @@ mod import;
 mod instance;
 mod line;
 mod migrate;
+mod of_store;
 mod reader;
 mod repair;
 mod report;

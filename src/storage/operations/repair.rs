@@ -156,9 +156,8 @@ fn right_row(snapshot: &dyn Snapshot, shard: Shard, instance: &InstanceId) -> Re
         return Ok(Wanted::Unknown);
     };
     let key = Key::Index(shard, origin.created_at_ms, instance.as_str().into());
-    if let Look::Found(IndexRow { workflow, status, .. }) = look(snapshot, &key)?
-        && workflow == origin.workflow
-        && status == state.status
+    if let Look::Found(row) = look::<IndexRow>(snapshot, &key)?
+        && row.is_of(&origin, &state)
     {
         return Ok(Wanted::Right);
     }

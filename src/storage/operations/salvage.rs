@@ -15,6 +15,7 @@ use crate::storage::error::{Error, Result};
 use crate::storage::key::{self, Key};
 use crate::storage::operations::export::{Lines, nothing_left_behind};
 use crate::storage::operations::line::Scope;
+use crate::storage::operations::of_store;
 use crate::storage::operations::walk::{Instances, Walk};
 use crate::storage::store::Store;
 
@@ -23,7 +24,7 @@ use crate::storage::store::Store;
 pub struct Salvaged {
     /// Instances in the file.
     pub instances: u64,
-    /// Rows of them.
+    /// Rows, those that are no instance's included.
     pub rows: u64,
     /// Things that are not in it.
     pub left_out: u64,
@@ -72,15 +73,28 @@ impl Store {
             find(&**snapshot, shard, &mut ids, &mut told)?;
         }
         let mut lines = Lines::begin(out, Scope::Store, self.shard_count())?;
+        let mut saved = BTreeSet::new();
         for (id, shard) in ids {
             let snapshot = &*snapshots[usize::from(shard.0)];
             let (mut nowhere, scope) = (std::io::sink(), Scope::Store);
             let sound = Lines::begin(&mut nowhere, scope, self.shard_count())?.instance(snapshot, shard, &id);
             match sound {
-                Ok(()) => lines.instance(snapshot, shard, &id)?,
+                Ok(()) => {
+                    lines.instance(snapshot, shard, &id)?;
+                    saved.insert(id);
+                }
                 Err(error) => told.or_fail(Some(id), error)?,
             }
         }
+        of_store::visit(
+            &snapshots,
+            &mut |key, row| match key {
+                // Nobody would ever leave it.
+                Key::Gate(.., instance) if !saved.contains(instance.as_ref()) => Ok(()),
+                _ => lines.row(row),
+            },
+            &mut |whose, error| told.or_fail(whose, error),
+        )?;
         let exported = lines.end()?;
         Ok(Salvaged {
             instances: exported.instances,

@@ -4,14 +4,15 @@
 //! together, so one instance at a time is held in memory; what lies beside the namespaces is compared with the
 //! instance it names by looking at single rows of the same snapshot.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::ids::Shard;
 use crate::storage::directory::{self, Directory};
-use crate::storage::engine::{Engine, ReadError, Snapshot};
+use crate::storage::engine::{Engine, Position, ReadError, Snapshot};
 use crate::storage::error::{Error, Result};
 use crate::storage::key::{self, Key};
-use crate::storage::open::{OpenOptions, Place, read, stored_position};
+use crate::storage::open::{Kind, OpenOptions, Place, began, read, stored_position};
 use crate::storage::operations::beside;
 use crate::storage::operations::instance::InstanceCheck;
 use crate::storage::operations::report::{Fault, Finding, Report};
@@ -58,34 +59,72 @@ impl OpenOptions {
     pub fn verify(&self, url: &str) -> Result<Report> {
         match Place::find(url)? {
             Place::Engine(engine) => verify(&*engine, shards(&*engine, None)),
-            Place::Directory { path, name, open } => {
-                // Nothing is made where nothing is.
-                if !path.join(name).is_dir() {
-                    return Err(Error::NotAStore {
-                        path,
-                        reason: format!("there is no {name} store in it"),
-                    });
-                }
-                // The lock writes, and a store of a newer release is left as it is.
-                if let Found::Marks { format, .. } = Watermark::read(&directory::watermark(&path))? {
-                    self.knows(format)?;
-                }
-                let directory = Directory::lock(&path)?;
-                let found = Watermark::read(&directory.watermark())?;
-                if let Found::Marks { format, .. } = found {
-                    self.knows(format)?;
-                }
-                let engine: Arc<dyn Engine> = open(&directory.engine(name))?;
-                let marks = match &found {
-                    Found::Marks { marks, .. } => Some(marks.as_slice()),
-                    Found::Missing | Found::Damaged => None,
-                };
-                let mut report = verify(&*engine, shards(&*engine, marks))?;
-                compare(&*engine, marks, &mut report)?;
-                Ok(report)
-            }
+            Place::Directory { path, kind } => self.verify_directory(path, kind),
         }
     }
+
+    fn verify_directory(&self, path: PathBuf, kind: Kind) -> Result<Report> {
+        let found = Watermark::read(&directory::watermark(&path))?;
+        // The lock writes, and a store of a newer release is left as it is.
+        if let Found::Marks { format, .. } = found {
+            self.knows(format)?;
+        }
+        let engine = path.join(kind.name);
+        // Nothing is made where nothing is: opening would.
+        match (kind.is_there)(&engine) {
+            Ok(true) => {}
+            Ok(false) if !engine.exists() && !was_open(&found) => {
+                let reason = format!("there is no {} store in it", kind.name);
+                return Err(Error::NotAStore { path, reason });
+            }
+            Ok(false) => return Ok(gone(format!("there is nothing left in {}", engine.display()), &found)),
+            Err(ReadError::Corrupt(what)) => return Ok(gone(what, &found)),
+            Err(error) => return Err(error.into()),
+        }
+        let directory = Directory::lock(&path)?;
+        let found = Watermark::read(&directory.watermark())?;
+        if let Found::Marks { format, .. } = found {
+            self.knows(format)?;
+        }
+        let engine: Arc<dyn Engine> = (kind.open)(&directory.engine(kind.name))?;
+        let marks = marks(&found);
+        let mut report = verify(&*engine, shards(&*engine, marks))?;
+        let position = |shard| stored_position(&*engine, shard).ok();
+        compare(position, marks, &mut report);
+        Ok(report)
+    }
+}
+
+/// What the watermark says, if it can be read.
+fn marks(found: &Found) -> Option<&[Mark]> {
+    match found {
+        Found::Marks { marks, .. } => Some(marks),
+        Found::Missing | Found::Damaged => None,
+    }
+}
+
+/// Whether the watermark says that the store was ever open.
+fn was_open(found: &Found) -> bool {
+    marks(found).is_some_and(|marks| began(Some(marks)))
+}
+
+/// The report of a store whose engine is not there, or not enough of it to be opened.
+fn gone(what: String, found: &Found) -> Report {
+    let marks = marks(found);
+    let mut report = Report {
+        shards: marks.map_or(1, |marks| u16::try_from(marks.len()).unwrap_or(1)),
+        ..Report::default()
+    };
+    let finding = || Finding {
+        fault: Fault::EngineDamaged,
+        shard: Shard(0),
+        instance: None,
+        key: "the engine".into(),
+        detail: what,
+    };
+    report.add(finding, Fault::EngineDamaged);
+    compare(|_| Some(Position::default()), marks, &mut report);
+    report
 }
 
 /// How many shards there are, as far as can be told.
@@ -98,8 +137,8 @@ fn shards(engine: &dyn Engine, marks: Option<&[Mark]>) -> u16 {
     }
 }
 
-/// Compares every shard with the watermark.
-fn compare(engine: &dyn Engine, marks: Option<&[Mark]>, report: &mut Report) -> Result<()> {
+/// Compares every shard with the watermark. `position` says where a shard stands, unless that can't be read.
+fn compare(position: impl Fn(Shard) -> Option<Position>, marks: Option<&[Mark]>, report: &mut Report) {
     let Some(marks) = marks else {
         let finding = || Finding {
             fault: Fault::NoWatermark,
@@ -109,10 +148,10 @@ fn compare(engine: &dyn Engine, marks: Option<&[Mark]>, report: &mut Report) -> 
             detail: "it is missing or damaged, so nothing tells whether the store is complete".into(),
         };
         report.add(finding, Fault::NoWatermark);
-        return Ok(());
+        return;
     };
     for (shard, mark) in (0..).map(Shard).zip(marks) {
-        let Ok(found) = stored_position(engine, shard) else {
+        let Some(found) = position(shard) else {
             continue; // The walk has reported the row.
         };
         let expected = mark.position;
@@ -127,7 +166,6 @@ fn compare(engine: &dyn Engine, marks: Option<&[Mark]>, report: &mut Report) -> 
             report.add(finding, Fault::BehindWatermark);
         }
     }
-    Ok(())
 }
 
 /// Verifies all shards of an engine.

@@ -47,6 +47,19 @@ impl IndexRow {
             tags: origin.tags.clone(),
         }
     }
+
+    /// Whether this is the row of an instance with this origin, in this state.
+    ///
+    /// While an instance lives, its row is written only when its status changes, so the time in it may be that of an
+    /// earlier commit, and is not compared. After the end nothing is written any more: from there on the time has to be
+    /// right, and retention goes by it.
+    pub(crate) fn is_of(&self, origin: &Origin, state: &State) -> bool {
+        let mut right = Self::of(origin, state);
+        if !state.status.is_terminal() {
+            right.updated_at_ms = self.updated_at_ms;
+        }
+        *self == right
+    }
 }
 
 impl Record for IndexRow {

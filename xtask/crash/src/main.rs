@@ -100,8 +100,12 @@ fn kill(options: &Options) -> Result<(), String> {
     println!("{}", outcome?);
     if let Some(cut) = victim.cut {
         println!(
-            "unsynced writes: {} kept, {} undone, {} torn",
-            cut.kept, cut.undone, cut.torn
+            "unsynced writes: {} kept, {} undone, {} torn; names were lost with their directories in {} of {} cuts",
+            cut.kept,
+            cut.undone,
+            cut.torn,
+            cut.strict,
+            cut.strict + cut.lenient
         );
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
-use everstep_power_loss::Rig;
+use everstep_power_loss::{Dirs, Rig};
 
 use crate::Options;
 
@@ -26,6 +26,9 @@ pub(crate) struct Cut {
     pub(crate) kept: u64,
     pub(crate) undone: u64,
     pub(crate) torn: u64,
+    /// Cuts in which the name of a file was lost unless its directory had been synced.
+    pub(crate) strict: u64,
+    pub(crate) lenient: u64,
 }
 
 impl Victim {
@@ -84,12 +87,19 @@ impl Victim {
         child.wait().map_err(|error| error.to_string())
     }
 
-    /// Takes away what was not synced, if that is what this run is about.
+    /// Takes away what was not synced, if that is what this run is about. By turns names are as durable as a journaling
+    /// file system makes them, and only as POSIX promises: a store has to survive both.
     pub(crate) fn cut_power(&mut self, seed: u64) -> Result<(), String> {
         let (Some(rig), Some(cut)) = (&self.rig, &mut self.cut) else {
             return Ok(());
         };
-        let report = rig.cut(seed).map_err(|error| error.to_string())?;
+        let (dirs, count) = if cut.strict == cut.lenient {
+            (Dirs::Strict, &mut cut.strict)
+        } else {
+            (Dirs::Lenient, &mut cut.lenient)
+        };
+        *count += 1;
+        let report = rig.clone().dirs(dirs).cut(seed).map_err(|error| error.to_string())?;
         cut.kept += report.kept as u64;
         cut.undone += report.undone as u64;
         cut.torn += report.torn as u64;

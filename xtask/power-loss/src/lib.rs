@@ -34,6 +34,7 @@
 //!   returns, every earlier creation and rename has reached the disk too. It is
 //!   nevertheless possible there that a rename survives and the content of the
 //!   renamed file does not. Strict asks for a sync of each directory.
+//! - **A sync that fails**, one for each child, see [`Rig::fail_sync`].
 //! - **More than one life.** A child that is killed and started again without a
 //!   cut continues the journal, as its unsynced writes are still not on disk.
 //!
@@ -43,7 +44,7 @@
 //!
 //! - Lost or reordered writes *behind* a completed sync: disks that lie, several
 //!   devices with different luck, bit rot.
-//! - Permissions, times, extended attributes, and failing syncs.
+//! - Permissions, times and extended attributes.
 //! - Shared writable memory maps, `O_DSYNC`, `O_SYNC`, `O_TMPFILE`, holes
 //!   punched by `fallocate`, exchanging renames, renames across the root's edge,
 //!   and changes by a forked or second process: the shim aborts the process with

@@ -25,6 +25,7 @@ pub struct Rig {
     root: PathBuf,
     journal: PathBuf,
     dirs: Dirs,
+    failing: Option<String>,
 }
 
 impl Rig {
@@ -41,6 +42,7 @@ impl Rig {
             root,
             journal,
             dirs: Dirs::default(),
+            failing: None,
         })
     }
 
@@ -49,6 +51,16 @@ impl Rig {
     #[must_use]
     pub fn dirs(mut self, dirs: Dirs) -> Self {
         self.dirs = dirs;
+        self
+    }
+
+    /// Of the syncs that a child makes of files whose path below the root has
+    /// this part in it, the one with this number, from one, fails with an I/O
+    /// error. Later ones of the same file succeed and make nothing durable, as
+    /// the system may have dropped what it could not write.
+    #[must_use]
+    pub fn fail_sync(mut self, number: u64, part: &str) -> Self {
+        self.failing = Some(format!("{number}:{part}"));
         self
     }
 
@@ -62,6 +74,9 @@ impl Rig {
         }
         // Last, so that libraries which make calls fail come before it.
         preload.push(shim_path()?);
+        if let Some(failing) = &self.failing {
+            command.env("POWER_LOSS_FAIL_SYNC", failing);
+        }
         Ok(command
             .env("LD_PRELOAD", preload)
             .env("POWER_LOSS_ROOT", &self.root)

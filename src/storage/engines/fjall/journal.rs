@@ -126,6 +126,11 @@ impl Torn {
     }
 }
 
+/// Whether there is any journal in `directory`.
+pub(super) fn is_any(directory: &Path) -> io::Result<bool> {
+    Ok(!all(directory)?.is_empty())
+}
+
 /// The journals of the database in `directory`, in their order.
 fn all(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut journals = Vec::new();

@@ -35,7 +35,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Opens or makes the store in a directory; gives sled and a second handle on its log.
 pub(super) fn open(dir: &Path) -> Result<(::sled::Db, File), ReadError> {
     let tree = dir.join(TREE);
-    if !tree.try_exists().map_err(|error| failed("look into", dir, &error))? {
+    if !is_there(dir)? {
         create(dir, &tree)?;
     }
     let log = tree.join(LOG);
@@ -55,6 +55,12 @@ pub(super) fn open(dir: &Path) -> Result<(::sled::Db, File), ReadError> {
         .open(&log)
         .map_err(|error| failed("open", &log, &error))?;
     Ok((db, log))
+}
+
+/// Whether there is a store, so that opening does not make one.
+pub(super) fn is_there(dir: &Path) -> Result<bool, ReadError> {
+    let tree = dir.join(TREE);
+    tree.try_exists().map_err(|error| failed("look into", dir, &error))
 }
 
 /// Makes an empty store that is on disk as a whole before it has its name.

@@ -2,7 +2,10 @@
 
 use std::{
     ffi::{CStr, CString},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use libc::{c_int, pid_t, stat};
@@ -19,6 +22,26 @@ pub(crate) struct Root {
     pid: pid_t,
     pub(crate) kept: Fd,
     log: log::Lock,
+    failing: Option<Failing>,
+}
+
+/// The sync that is to fail.
+struct Failing {
+    /// Syncs of such files that are still to come before it, and it.
+    left: AtomicU64,
+    /// What the path of a file has in it if its syncs count.
+    part: Vec<u8>,
+}
+
+impl Failing {
+    /// From `number:part`.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let (number, part) = std::str::from_utf8(text).ok()?.split_once(':')?;
+        Some(Self {
+            left: AtomicU64::new(number.parse().ok()?),
+            part: part.as_bytes().to_vec(),
+        })
+    }
 }
 
 static ROOT: OnceLock<Option<Root>> = OnceLock::new();
@@ -55,12 +78,17 @@ impl Root {
         // SAFETY: getpid has no preconditions.
         let pid = unsafe { libc::getpid() };
         let log = log::Lock::new(Log::new(journal));
+        let failing = variable(c"POWER_LOSS_FAIL_SYNC").map(|text| {
+            let failing = Failing::parse(text.to_bytes());
+            failing.unwrap_or_else(|| real::refuse("POWER_LOSS_FAIL_SYNC is not `number:part of a path`"))
+        });
         Some(Self {
             path: real::path_of(root.0)?,
             device: here.st_dev,
             pid,
             kept,
             log,
+            failing,
         })
     }
 
@@ -74,6 +102,17 @@ impl Root {
             real::refuse("something is mounted below the root");
         }
         inside
+    }
+
+    /// Whether this sync, of a file or directory below the root, is the one that is to fail.
+    pub(crate) fn is_to_fail(&self, fd: c_int) -> bool {
+        let Some(Failing { left, part }) = &self.failing else {
+            return false;
+        };
+        let counts = real::path_of(fd)
+            .and_then(|path| path.strip_prefix(self.path.as_slice()).map(<[u8]>::to_vec))
+            .is_some_and(|below| below.windows(part.len().max(1)).any(|window| window == part.as_slice()));
+        counts && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) == Ok(1)
     }
 
     /// The journal, for one effect.

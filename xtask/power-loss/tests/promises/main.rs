@@ -5,6 +5,7 @@
 
 mod content;
 mod engines;
+mod failures;
 mod harness;
 mod lives;
 mod names;
@@ -20,6 +21,7 @@ fn child_role() {
     let roles = [
         content::ROLES,
         engines::ROLES,
+        failures::ROLES,
         lives::ROLES,
         names::ROLES,
         refusals::ROLES,
