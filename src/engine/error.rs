@@ -171,7 +171,7 @@ pub(crate) enum Misuse {
     #[error(
         "the workflow function waits for something that is not an operation of its context (a timer, a channel from \
          elsewhere, `yield_now` beside an operation), which replay could not repeat; do it in a step, or wait with \
-         `sleep` or `receive`"
+         `sleep`, `receive` or the `timeout` of an operation"
     )]
     ForeignWait,
     #[error(

@@ -13,6 +13,7 @@ mod costs;
 mod crash;
 mod delays;
 mod executor;
+mod foreign;
 mod gates;
 mod going_away;
 mod holds;
