@@ -19,6 +19,7 @@ mod going_away;
 mod holds;
 mod inbox;
 mod kit;
+mod large;
 mod listing;
 mod looping;
 #[allow(dead_code, reason = "shared with the tests of load")]

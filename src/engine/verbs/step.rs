@@ -25,6 +25,8 @@ use crate::storage::payload::Payload;
 use crate::storage::record::{Decided, EntryKind, Failure};
 
 /// The work of a step: a closure that takes nothing, or the [`Attempt`] that it is called for.
+// What the closure returns may be large. It gets its place on the heap here: each function that it is handed through by
+// value would have a copy on its stack.
 pub trait IntoWork<T, Arguments>: Send + 'static {
     /// Begins an attempt.
     fn begin(&mut self, attempt: Attempt) -> impl Future<Output = Result<T, WorkflowError>> + Send + 'static;
@@ -37,7 +39,7 @@ where
     E: Into<WorkflowError>,
 {
     fn begin(&mut self, _: Attempt) -> impl Future<Output = Result<T, WorkflowError>> + Send + 'static {
-        let attempting = self();
+        let attempting = Box::pin(self());
         async move { attempting.await.map_err(Into::into) }
     }
 }
@@ -49,7 +51,7 @@ where
     E: Into<WorkflowError>,
 {
     fn begin(&mut self, attempt: Attempt) -> impl Future<Output = Result<T, WorkflowError>> + Send + 'static {
-        let attempting = self(attempt);
+        let attempting = Box::pin(self(attempt));
         async move { attempting.await.map_err(Into::into) }
     }
 }
