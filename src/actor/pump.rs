@@ -435,7 +435,7 @@ impl<'a> Pump<'a> {
             }
             self.broadcast(broadcasts);
             for step in unawaited {
-                tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and never awaited");
+                tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and dropped before it was polled: it did not run");
             }
             for incident in &incidents {
                 self.shared.observers.tell(incident);

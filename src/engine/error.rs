@@ -155,6 +155,8 @@ pub(crate) enum Misuse {
         first: &'static str,
         second: &'static str,
     },
+    #[error("two branches have the name `{0}`; give each a name of its own")]
+    BranchTwice(String),
     #[error("a context can only be used by its own workflow function, not in a step and not in another task")]
     OutsideWorkflow,
     #[error(

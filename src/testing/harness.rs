@@ -223,7 +223,7 @@ impl<W: Workflow> Harness<W> {
         &self.warnings
     }
 
-    /// Steps that functions made and had never awaited when they returned.
+    /// Steps that functions had made and dropped without polling them once when they returned.
     pub fn unawaited(&self) -> &[String] {
         &self.unawaited
     }

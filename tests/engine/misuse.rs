@@ -94,6 +94,13 @@ workflow!(LongBranch, |ctx| {
         .await?
         .concat())
 });
+workflow!(SameJoinBranch, |ctx| {
+    let quick = || |_: Ctx<SameJoinBranch>| async { ok(String::new()) };
+    ok(ctx
+        .join("both", (branch("same", quick()), branch("same", quick())))
+        .await?
+        .0)
+});
 workflow!(SameBranch, |ctx| {
     let quick = || |_: Ctx<SameBranch>| async { ok(String::new()) };
     ok(ctx
@@ -107,7 +114,8 @@ fn names_that_are_none() {
     assert_misuse::<NoName>("1 to 200 bytes", 0);
     assert_misuse::<LongName>("1 to 200 bytes", 0);
     assert_misuse::<LongBranch>("1 to 200 bytes", 0);
-    assert_misuse::<SameBranch>("two branches", 0);
+    assert_misuse::<SameBranch>("two branches have the name `same`", 0);
+    assert_misuse::<SameJoinBranch>("two branches have the name `same`", 0);
 }
 
 workflow!(Parsecs, |ctx| {

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use everstep::storage::record::{EntryKind, FailureKind};
 use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
-use everstep::{Attempt, Bounds, Consequence, Ctx, Loop, Message, Result, Workflow, WorkflowError, critical, ok};
+use everstep::{
+    Attempt, Bounds, Consequence, Ctx, Loop, Message, Result, Workflow, WorkflowError, critical, ensure, ok,
+};
 use serde::{Deserialize, Serialize};
 
 /// A workflow without input from a name, an output type and a body.
@@ -100,6 +102,30 @@ workflow!(Careless, (), |ctx| {
     ctx.step("done", || async { ok(()) }).await?;
     ok(())
 });
+
+workflow!(Refused, (), |ctx| {
+    let bad = ctx.step("bad", || async { ok(1) }).timeout("5 parsecs").await;
+    let inside = ctx.clone();
+    let elsewhere = ctx.step("outer", move || {
+        let inner = inside.step("inner", || async { ok(1) });
+        async move { ok(inner.await?) }
+    });
+    ensure!(bad.is_err() && elsewhere.attempts(1).await.is_err(), "both are refused");
+    let ready = std::future::ready(());
+    let never_polled = ctx.step("beside", || async { ok(1) });
+    futures_util::future::select(ready, never_polled).await;
+    ok(())
+});
+
+/// Found in review: a step that was awaited, and refused for an option or because it was awaited elsewhere, was reported
+/// as one that nobody had ever awaited.
+#[test]
+fn a_step_that_was_awaited_is_not_reported() {
+    let mut harness = Harness::<Refused>::new(Plan::Live, 1);
+    harness.start("i", &());
+    assert_eq!(harness.run("i").unwrap(), End::Completed(()));
+    assert_eq!(harness.unawaited(), ["beside"], "only this was never polled");
+}
 
 workflow!(CarelessForLong, (), |ctx| {
     let many = |ctx: Ctx<Self>, round: u32| async move {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::engine::context::Ctx;
-use crate::engine::error::{Result, WorkflowError};
+use crate::engine::error::{Misuse, Result, WorkflowError};
 use crate::engine::journal::Whole;
 use crate::engine::scope::Scope;
 use crate::engine::witness::CallSite;
@@ -76,10 +76,7 @@ impl JoinScope {
         for name in names {
             let location = journal.locate(&self.location, name)?;
             if !known.insert(*name) {
-                return Err(Failure::new(
-                    FailureKind::Misuse,
-                    format!("two branches have the name `{name}`"),
-                ));
+                return Err(Misuse::BranchTwice((*name).to_owned()).into());
             }
             scopes.push(self.scope.inside(location));
         }
@@ -255,3 +252,5 @@ branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2);
 branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3);
 branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4);
 branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4, f F FF TF 5);
+branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4, f F FF TF 5, g G FG TG 6);
+branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4, f F FF TF 5, g G FG TG 6, h H FH TH 7);

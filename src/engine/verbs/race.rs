@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use crate::engine::context::Ctx;
-use crate::engine::error::{Result, WorkflowError};
+use crate::engine::error::{Misuse, Result, WorkflowError};
 use crate::engine::journal::Whole;
 use crate::engine::scope::Scope;
 use crate::engine::verbs::join::Branch;
@@ -29,7 +29,7 @@ type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 /// A branch that has not begun, with its name.
 type Contestant<'a, W, T> = (String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>);
 
-/// The branches of a race, with their types taken off: a tuple of up to six, or a vector of alike ones.
+/// The branches of a race, with their types taken off: a tuple of up to eight, or a vector of alike ones.
 pub trait Contestants<'a, W, T> {
     /// The branches by name.
     fn contestants(self) -> Vec<Contestant<'a, W, T>>;
@@ -108,8 +108,7 @@ fn begin<'a, W, T>(
     for (name, _) in &branches {
         let inside = scope.inside(journal.locate(location, name)?);
         if !known.insert(name.as_str()) {
-            let message = format!("two branches have the name `{name}`");
-            return Err(Failure::new(FailureKind::Misuse, message));
+            return Err(Misuse::BranchTwice(name.clone()).into());
         }
         scopes.push(inside);
     }
@@ -184,3 +183,5 @@ contestants!(A FA 0, B FB 1, C FC 2);
 contestants!(A FA 0, B FB 1, C FC 2, D FD 3);
 contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4);
 contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4, F FF 5);
+contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4, F FF 5, G FG 6);
+contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4, F FF 5, G FG 6, H FH 7);

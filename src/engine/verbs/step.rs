@@ -88,6 +88,8 @@ pub struct Step<T> {
     name: String,
     pub(super) operation: Operation,
     work: Option<Work>,
+    /// Whether anybody has awaited it.
+    polled: bool,
     pub(super) options: Result<StepOptions, InvalidDuration>,
     pub(super) undo: Option<Undo>,
     pub(super) undo_options: StepOptions,
@@ -166,6 +168,7 @@ impl<T> Step<T> {
             name: name.to_owned(),
             operation: Operation::new(scope.clone(), Place::Named(name.to_owned())),
             work: Some(work),
+            polled: false,
             options: Ok(StepOptions::default()),
             undo: None,
             undo_options: undo_options(),
@@ -306,6 +309,7 @@ impl<T: DeserializeOwned> Future for Step<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        this.polled = true;
         let (work, options, undo) = (&mut this.work, &this.options, &mut this.undo);
         let request = || {
             let options = options.clone().map_err(Misuse::from)?;
@@ -342,8 +346,9 @@ fn tell_of_unreadable<T>(operation: &Operation, payload: &Payload) {
 
 impl<T> Drop for Step<T> {
     fn drop(&mut self) {
-        // Work that was never asked for was never awaited.
-        if self.work.is_some() {
+        // Nobody can tell a step that was forgotten from one that stood beside a branch of `select!` which was ready at
+        // once. Neither was ever polled, neither ran, and that is what is told.
+        if !self.polled {
             let mut journal = self.operation.scope().journal().lock();
             if journal.unawaited.len() < UNAWAITED_TOLD_MAX {
                 journal.unawaited.insert(std::mem::take(&mut self.name));
