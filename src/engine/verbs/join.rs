@@ -148,15 +148,22 @@ impl<W: 'static> Ctx<W> {
     /// says which failed and how.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, branch, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
-    /// let (user, posts) = ctx
-    ///     .join("fetch", (
-    ///         branch("user", |ctx: Ctx<W>| async move { ok(ctx.step("get", || async { ok(1) }).await?) }),
-    ///         branch("posts", |ctx: Ctx<W>| async move { ok(ctx.step("get", || async { ok(2) }).await?) }),
-    ///     ))
-    ///     .await?;
-    /// # ok(user + posts) }
+    /// use everstep::{Ctx, Result, Runtime, branch, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn page(ctx: Ctx<Page>) -> Result<u32> {
+    ///     let (user, posts) = ctx
+    ///         .join("fetch", (
+    ///             branch("user", |ctx: Ctx<Page>| async move { ok(ctx.step("get", || async { ok(1) }).await?) }),
+    ///             branch("posts", |ctx: Ctx<Page>| async move { ok(ctx.step("get", || async { ok(2) }).await?) }),
+    ///         ))
+    ///         .await?;
+    ///     ok(user + posts)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(page).open("memory:").await?;
+    /// assert_eq!(runtime.start(page, ()).await?.result().await?, 3);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn join<B: Branches<W>>(

@@ -39,6 +39,28 @@ impl<W: 'static> Ctx<W> {
     /// Runs named branches concurrently until the first completes. The others are dropped: their running steps are
     /// cancelled, their sleeps lose their alarms, their waits take no message. A branch that fails drops out; if all
     /// fail, the error has them all.
+    ///
+    /// ```
+    /// use everstep::{Ctx, Result, Runtime, branch, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn quote(ctx: Ctx<Quote>) -> Result<String> {
+    ///     let winner = ctx
+    ///         .race("quote", (
+    ///             branch("ours", |ctx: Ctx<Quote>| async move { ok(ctx.step("ask", || async { ok(7) }).await?) }),
+    ///             branch("too late", |ctx: Ctx<Quote>| async move {
+    ///                 ctx.sleep("limit", "1h").await?;
+    ///                 ok(0)
+    ///             }),
+    ///         ))
+    ///         .await?;
+    ///     ok(format!("{}: {}", winner.name, winner.value))
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(quote).open("memory:").await?;
+    /// assert_eq!(runtime.start(quote, ()).await?.result().await?, "ours: 7");
+    /// # Ok(()) }
+    /// ```
     #[track_caller]
     pub fn race<'a, T>(
         &self,
