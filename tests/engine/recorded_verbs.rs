@@ -117,14 +117,12 @@ workflow!(Promises, |ctx| {
     let kept = ctx.promise::<u64>("kept")?;
     let late = ctx.promise::<u64>("late")?.timeout("1m");
     let broken = ctx.promise::<u64>("broken")?;
-    let late = late.await.map_or_else(
-        |failure| u64::from(failure.kind == FailureKind::TimedOut),
-        |value| value,
-    );
-    let broken = broken.await.map_or_else(
-        |failure| u64::from(failure.kind == FailureKind::Rejected),
-        |value| value,
-    );
+    let late = late
+        .await
+        .unwrap_or_else(|failure| u64::from(failure.kind == FailureKind::TimedOut));
+    let broken = broken
+        .await
+        .unwrap_or_else(|failure| u64::from(failure.kind == FailureKind::Rejected));
     ok(vec![kept.await?, late, broken])
 });
 
@@ -218,7 +216,7 @@ workflow!(Undone, |ctx| {
         .history_every(2)
         .history_keep(1)
         .await?;
-    let child = ctx.child(Cousin, rounds).rollback(undo).start().await?;
+    let _child = ctx.child(Cousin, rounds).rollback(undo).start().await?;
     let failing = |attempt: everstep::Attempt| async move {
         ensure!(attempt.number() > 1, "not at once");
         Err::<(), _>(WorkflowError::msg("not at all"))
@@ -228,7 +226,6 @@ workflow!(Undone, |ctx| {
             failing(attempt)
         })
         .retries(1);
-    let _ = child;
     Err(everstep::rollback(WorkflowError::msg("declined")))
 });
 

@@ -24,10 +24,18 @@ impl<W> Ctx<W> {
     /// reached: a restart neither shortens nor prolongs it.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// ctx.sleep("cooling off", "24 hours").await?;
-    /// # ok(()) }
+    /// use everstep::storage::record::Status;
+    /// use everstep::{Ctx, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn order(ctx: Ctx<Order>) -> Result<()> {
+    ///     ok(ctx.sleep("cooling off", "24 hours").await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(order).open("memory:").await?;
+    /// let order = runtime.start(order, ()).await?;
+    /// order.reached(|status| status == Status::Sleeping).await?;
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn sleep(&self, name: &str, duration: impl IntoDuration) -> Sleep {

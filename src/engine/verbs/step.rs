@@ -103,10 +103,16 @@ impl<W> Ctx<W> {
     /// the idempotency key. A failing step is tried three times in all unless the options say otherwise.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
-    /// let sum = ctx.step("add", || async { ok(1 + 2) }).retries(5).timeout("30s").await?;
-    /// # ok(sum) }
+    /// use everstep::{Ctx, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn adds(ctx: Ctx<Adds>, number: u32) -> Result<u32> {
+    ///     ok(ctx.step("add", move || async move { ok(number + 2) }).retries(5).timeout("30s").await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(adds).open("memory:").await?;
+    /// assert_eq!(runtime.start(adds, 1).await?.result().await?, 3);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn step<T, Arguments>(&self, name: &str, work: impl IntoWork<T, Arguments>) -> Step<T>
