@@ -349,6 +349,11 @@ pub const PROGRESS_EVERY: std::time::Duration = std::time::Duration::from_secs(1
 /// How long an attempt that was cancelled and asked to hear of it may go on.
 pub const CANCELLED_GRACE: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// The stack of a thread that runs user code. Until it has its place on the heap a future is copied along the stack,
+/// several times where nothing is optimised, and a stack that overflows ends the process. Memory that is never touched
+/// costs nothing but addresses; the main thread of a process has as much.
+pub const WORKER_STACK_BYTES: usize = 8 * 1024 * 1024;
+
 /// Changes that wait for whoever watches all instances. A watcher that is further behind is told how many it missed:
 /// keeping them would let a slow reader fill the memory.
 pub const WATCH_CHANGES_MAX: usize = 1024;

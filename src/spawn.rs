@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use futures_util::FutureExt;
 
-use crate::limits::SERVICE_BACKOFF;
+use crate::limits::{SERVICE_BACKOFF, WORKER_STACK_BYTES};
 
 /// Starts a named thread.
 #[expect(clippy::disallowed_methods, reason = "this is the seam that the rule points to")]
@@ -56,6 +56,7 @@ pub(crate) fn workers(count: usize, blocking: usize) -> io::Result<tokio::runtim
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(count)
         .max_blocking_threads(blocking)
+        .thread_stack_size(WORKER_STACK_BYTES)
         .thread_name("everstep-worker")
         .enable_all()
         .build()

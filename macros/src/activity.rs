@@ -51,7 +51,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenS
     let shell = function.shell();
     let run = quote_spanned! {function.span()=>
         async fn run(#attempt: ::everstep::Attempt, #input_pattern: #input) -> ::everstep::Result<#output> {
-            #marker::call(#(#handed_over),*).await.map_err(::core::convert::Into::into)
+            ::std::boxed::Box::pin(#marker::call(#(#handed_over),*)).await.map_err(::core::convert::Into::into)
         }
     };
     Ok(quote! {

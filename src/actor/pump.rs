@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 
 use crate::actor::attempts::{Attempts, Lane, Told};
 use crate::actor::flying::Flying;
@@ -231,6 +232,7 @@ impl<'a> Pump<'a> {
             Loading::Comes(state) => return self.come_to_gate(state).await,
             Loading::Rests => return Ok(()),
         };
+        execution.tell_of_wakes(Waker::from(Arc::clone(self.signal)));
         loop {
             if self.turn(&mut execution).await? {
                 return Ok(());
@@ -433,7 +435,7 @@ impl<'a> Pump<'a> {
             }
             self.broadcast(broadcasts);
             for step in unawaited {
-                tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and never awaited");
+                tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and dropped before it was polled: it did not run");
             }
             for incident in &incidents {
                 self.shared.observers.tell(incident);
@@ -453,10 +455,12 @@ impl<'a> Pump<'a> {
     /// Waits until an attempt ends or somebody has news; if neither has to come soon, until that was long enough.
     async fn wait(&mut self, execution: &mut Execution) -> Result<(), Stopped> {
         let idle = self.attempts.is_empty();
+        // What wakes it from outside must find it here, or what comes of it would depend on when it left.
+        let may_leave = idle && !execution.may_be_woken();
         if idle {
             self.rested();
             match self.signal.leave() {
-                Leave::Stay if self.shared.config.idle.is_zero() => return Err(Stopped::Idle),
+                Leave::Stay if may_leave && self.shared.config.idle.is_zero() => return Err(Stopped::Idle),
                 Leave::Stay => {}
                 Leave::IfIdle => return Err(Stopped::Idle),
                 Leave::Settled | Leave::Now => return Err(Stopped::Asked),
@@ -475,7 +479,7 @@ impl<'a> Pump<'a> {
                 self.signal.lower();
                 self.look(execution)?;
             }
-            () = tokio::time::sleep(self.shared.config.idle), if idle => return Err(Stopped::Idle),
+            () = tokio::time::sleep(self.shared.config.idle), if may_leave => return Err(Stopped::Idle),
             () = over(self.trial.as_mut()), if self.trial.is_some() => self.clear(),
         }
         Ok(())

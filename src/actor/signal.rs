@@ -1,6 +1,8 @@
 //! What is waiting for a resident: news, or the wish that it leaves.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::task::Wake;
 
 use tokio::sync::Notify;
 
@@ -15,6 +17,19 @@ pub(crate) struct Signal {
     notify: Notify,
     gone: AtomicBool,
     farewell: Notify,
+}
+
+/// Whatever wakes the function of the instance from outside has news for it.
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.raise() {
+            self.notify();
+        }
+    }
 }
 
 const LET_GO: u32 = 1;

@@ -155,6 +155,8 @@ pub(crate) enum Misuse {
         first: &'static str,
         second: &'static str,
     },
+    #[error("two branches have the name `{0}`; give each a name of its own")]
+    BranchTwice(String),
     #[error("a context can only be used by its own workflow function, not in a step and not in another task")]
     OutsideWorkflow,
     #[error(
@@ -171,7 +173,7 @@ pub(crate) enum Misuse {
     #[error(
         "the workflow function waits for something that is not an operation of its context (a timer, a channel from \
          elsewhere, `yield_now` beside an operation), which replay could not repeat; do it in a step, or wait with \
-         `sleep` or `receive`"
+         `sleep`, `receive` or the `timeout` of an operation"
     )]
     ForeignWait,
     #[error(

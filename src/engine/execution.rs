@@ -26,6 +26,7 @@ mod undo;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::task::Waker;
 
 use tracing::Span;
 
@@ -86,6 +87,8 @@ pub(crate) struct Execution {
     journal: SharedJournal,
     function: Running,
     woken: Arc<Woken>,
+    /// Who is told when something from outside wakes the function.
+    nudge: Option<Waker>,
     inbox: VecDeque<(Arrival, Message)>,
     sleeps: Sleeps,
     waiting: Vec<Waiting>,
@@ -179,7 +182,7 @@ impl Execution {
         // Some completions may have been seen by nobody: what the code does there may be too much for one commit.
         let again = (state.said < state.completions).then(|| past.clone());
         let (journal, function) = past.call(&namespace, &state, definition, &facts);
-        let woken = Arc::new(Woken::new(journal.lock().token()));
+        let woken = Arc::new(Woken::new(journal.lock().token(), None));
         Self {
             namespace,
             origin,
@@ -187,6 +190,7 @@ impl Execution {
             journal,
             function,
             woken,
+            nudge: None,
             inbox,
             sleeps: Sleeps::default(),
             waiting: Vec::new(),

@@ -319,6 +319,11 @@ impl Journal {
         self.waiting == 0 && self.marks.is_empty()
     }
 
+    /// How many wakers may be kept here: one for each operation that is waited for, one for each loop that waits.
+    pub(crate) fn wakers_max(&self) -> usize {
+        self.waiting + self.marks.len()
+    }
+
     /// What the code waits for: where, what, and since which line.
     #[cfg(feature = "testing")]
     pub(crate) fn waits_for(&self) -> Vec<(String, &'static str, CallSite)> {

@@ -33,7 +33,7 @@ where
     type Output = R;
 
     fn begin(&mut self, input: T, _: Attempt) -> impl Future<Output = Result<R>> + Send + 'static {
-        let attempting = self(input);
+        let attempting = Box::pin(self(input));
         async move { attempting.await.map_err(Into::into) }
     }
 }
@@ -48,7 +48,7 @@ where
     type Output = R;
 
     fn begin(&mut self, input: T, attempt: Attempt) -> impl Future<Output = Result<R>> + Send + 'static {
-        let attempting = self(input, attempt);
+        let attempting = Box::pin(self(input, attempt));
         async move { attempting.await.map_err(Into::into) }
     }
 }

@@ -145,6 +145,11 @@ impl fmt::Debug for Definition {
 
 struct Typed<W>(PhantomData<fn() -> W>);
 
+/// Calls the function where it stays: its copies on the way there leave the stack before it is polled.
+fn begin<W: Workflow>(ctx: Ctx<W>, input: W::Input) -> Pin<Box<impl Future<Output = Result<W::Output>> + Send>> {
+    Box::pin(W::run(ctx, input))
+}
+
 impl<W: Workflow> Erased for Typed<W> {
     fn call(&self, scope: Scope, input: Payload) -> Running {
         Box::pin(async move {
@@ -156,7 +161,7 @@ impl<W: Workflow> Erased for Typed<W> {
                     scope.journal().lock().diverge(&Location::root(), &asked);
                 }
             })?;
-            let output = W::run(Ctx::new(scope), input).await?;
+            let output = begin::<W>(Ctx::new(scope), input).await?;
             Ok(facts.pack(&output)?)
         })
     }

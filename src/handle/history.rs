@@ -41,7 +41,7 @@ pub struct HistoryEntry {
     pub completed: Option<Completed>,
     /// What it is.
     pub kind: EntryKind,
-    /// The attempts that failed and were followed by others, if any did.
+    /// The attempts that failed, if any did.
     pub attempts: Option<Attempts>,
     location: Location,
 }
@@ -166,10 +166,10 @@ impl HistoryEntry {
                 let (number, failure) = (attempt.number, attempt.failure.clone());
                 let at = attempt.started_at_ms + attempt.duration_ms;
                 events.push(event(at, &self.path, Happened::AttemptFailed { number, failure }));
-            }
-            if let (Some(at_ms), Some(last)) = (attempts.next_at_ms, attempts.failed.last()) {
-                let at = last.started_at_ms + last.duration_ms;
-                events.push(event(at, &self.path, Happened::Retrying { at_ms }));
+                // Only of the last wait is known until when it was. The last attempt is followed by none.
+                if let Some(at_ms) = attempts.next_at_ms.filter(|_| number == attempts.count) {
+                    events.push(event(at, &self.path, Happened::Retrying { at_ms }));
+                }
             }
         }
         let Some(Completed { at_ms, .. }) = self.completed else {

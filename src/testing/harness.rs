@@ -119,6 +119,12 @@ pub struct Harness<W> {
     messages: u64,
     arrivals: u64,
     cancelled_attempts: u64,
+    /// How often the instance was loaded.
+    lives: u32,
+    /// The attempts that began: in which stay in memory, where, and which.
+    begun: Vec<(u32, String, u32)>,
+    /// Attempts that nobody waits for any more, if their results come late.
+    late: Option<Vec<(Location, AttemptId)>>,
     broadcasts: Vec<Payload>,
     at_crash: BTreeMap<String, Entry>,
     pending: Vec<Pending>,
@@ -175,6 +181,9 @@ impl<W: Workflow> Harness<W> {
             messages: 0,
             arrivals: 0,
             cancelled_attempts: 0,
+            lives: 0,
+            begun: Vec::new(),
+            late: None,
             broadcasts: Vec::new(),
             at_crash: BTreeMap::new(),
             pending: Vec::new(),
@@ -213,6 +222,17 @@ impl<W: Workflow> Harness<W> {
         self
     }
 
+    /// Attempts that were cancelled, or that have ended, give a result all the same, again and again: what nobody waits
+    /// for must change nothing.
+    pub fn tell_late_results(&mut self) {
+        self.late = Some(Vec::new());
+    }
+
+    /// The attempts that began: in which stay in memory, at which path, and which one there.
+    pub fn attempts_begun(&self) -> &[(u32, String, u32)] {
+        &self.begun
+    }
+
     /// What observers have heard of so far.
     pub fn incidents(&self) -> &[Incident] {
         &self.incidents
@@ -223,7 +243,7 @@ impl<W: Workflow> Harness<W> {
         &self.warnings
     }
 
-    /// Steps that functions made and had never awaited when they returned.
+    /// Steps that functions had made and dropped without polling them once when they returned.
     pub fn unawaited(&self) -> &[String] {
         &self.unawaited
     }
@@ -256,6 +276,9 @@ impl<W: Workflow> Harness<W> {
             messages: self.messages,
             arrivals: self.arrivals,
             cancelled_attempts: self.cancelled_attempts,
+            lives: self.lives,
+            begun: self.begun,
+            late: self.late,
             broadcasts: self.broadcasts,
             at_crash: self.at_crash,
             pending: self.pending,

@@ -39,6 +39,43 @@ fn fail<T>(why: &str) -> Result<T> {
     Err(WorkflowError::msg(why))
 }
 
+/// A branch that takes so many minutes.
+macro_rules! takes {
+    ($workflow:ident, $name:literal, $minutes:literal) => {
+        branch($name, |ctx: Ctx<$workflow>| async move {
+            ctx.sleep("work", concat!($minutes, "m")).await?;
+            ok($name.to_owned())
+        })
+    };
+}
+
+macro_rules! eight {
+    ($workflow:ident) => {
+        (
+            takes!($workflow, "a", "8"),
+            takes!($workflow, "b", "7"),
+            takes!($workflow, "c", "6"),
+            takes!($workflow, "d", "5"),
+            takes!($workflow, "e", "4"),
+            takes!($workflow, "f", "3"),
+            takes!($workflow, "g", "2"),
+            takes!($workflow, "h", "1"),
+        )
+    };
+}
+
+workflow!(Eight, |ctx| {
+    let (a, b, c, d, e, f, g, h) = ctx.join("all", eight!(Eight)).await?;
+    let first = ctx.race("first", eight!(Eight)).await?;
+    ok(vec![a, b, c, d, e, f, g, h, first.name])
+});
+
+/// Found in review: the documentation said eight, and it was six.
+#[test]
+fn a_tuple_has_up_to_eight_branches() {
+    assert_eq!(run::<Eight>(), ["a", "b", "c", "d", "e", "f", "g", "h", "h"]);
+}
+
 workflow!(Joins, |ctx| {
     let quick = branch("quick", |_: Ctx<Joins>| async { fail::<u32>("too quick") });
     let slow = branch("slow", |ctx: Ctx<Joins>| async move {

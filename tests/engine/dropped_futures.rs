@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use everstep::storage::record::Status;
 use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
-use everstep::{Ctx, Loop, Message, branch, ok};
+use everstep::{Attempt, Ctx, Loop, Message, branch, ensure, ok};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,7 @@ workflow!(TwoSteps, |ctx| {
 fn a_dropped_step_is_cancelled_and_its_late_result_changes_nothing() {
     for seed in 0..6 {
         let first = in_every_mode::<TwoSteps, _>(seed, |harness| {
+            harness.tell_late_results();
             harness.start("i", &());
             assert_eq!(harness.run("i").unwrap(), End::Waiting);
             let steps: Vec<_> = harness.history("i").into_keys().collect();
@@ -49,6 +50,27 @@ fn a_dropped_step_is_cancelled_and_its_late_result_changes_nothing() {
         live.run("i").unwrap();
         assert_eq!(live.cancelled_attempts(), 1, "{first:?}, seed {seed}");
     }
+}
+
+workflow!(SecondAttempt, |ctx| {
+    let work = |attempt: Attempt| async move {
+        ensure!(attempt.number() == 3, "not yet");
+        ok(format!("attempt {}", attempt.number()))
+    };
+    let one = ctx.step("one", work);
+    let two = ctx.step("two", || async { ok("two".to_owned()) });
+    let (one, two) = futures_util::try_join!(one, two)?;
+    ok(format!("{one}, {two}"))
+});
+
+#[test]
+fn the_late_result_of_an_attempt_that_another_one_followed_changes_nothing() {
+    let end = in_every_mode::<SecondAttempt, _>(1, |harness| {
+        harness.tell_late_results();
+        harness.start("i", &());
+        harness.run("i").unwrap()
+    });
+    assert_eq!(end, End::Completed("attempt 3, two".into()));
 }
 
 /// Found by reading: both attempts end in one commit, the first result lets the function return, and the second was

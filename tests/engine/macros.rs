@@ -215,6 +215,10 @@ fn the_timeout_of_an_attribute_is_final_unless_it_says_otherwise() {
     harness.start("i", &());
     assert_eq!(harness.run("i").unwrap(), End::Completed(2));
     assert_eq!(HANGS.load(Ordering::Relaxed), 1, "a timeout is not tried again");
+    in_every_mode::<Hanging, _>(1, |harness| {
+        harness.start("i", &());
+        harness.run("i").unwrap()
+    });
 }
 
 #[activity]

@@ -33,6 +33,7 @@ mod questions;
 mod random_programs;
 mod random_sagas;
 mod recorded_histories;
+mod recorded_verbs;
 mod room;
 mod sagas;
 mod schedules;

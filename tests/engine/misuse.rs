@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::{Failure, FailureKind};
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
 use everstep::{Ctx, Loop, Result, Workflow, branch, ok};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -14,15 +14,16 @@ macro_rules! workflow {
     };
 }
 
-/// Runs code that is misused, and tells how it failed and how many entries it left.
+/// Runs code that is misused in every mode, and tells how it failed and how many entries it left.
 fn failure<W: Workflow<Input = (), Output = String>>() -> (Failure, usize) {
-    let mut harness = Harness::<W>::new(Plan::Live, 1).audited();
-    harness.start("i", &());
-    match harness.run("i").unwrap() {
-        End::Failed(failure) => (failure, harness.history("i").len()),
-        End::Completed(output) => panic!("it completed with {output}"),
-        End::Waiting => panic!("it waits"),
-    }
+    in_every_mode::<W, _>(1, |harness| {
+        harness.start("i", &());
+        match harness.run("i").unwrap() {
+            End::Failed(failure) => (failure, harness.history("i").len()),
+            End::Completed(output) => panic!("it completed with {output}"),
+            End::Waiting => panic!("it waits"),
+        }
+    })
 }
 
 fn assert_misuse<W: Workflow<Input = (), Output = String>>(words: &str, entries: usize) {
@@ -94,6 +95,13 @@ workflow!(LongBranch, |ctx| {
         .await?
         .concat())
 });
+workflow!(SameJoinBranch, |ctx| {
+    let quick = || |_: Ctx<SameJoinBranch>| async { ok(String::new()) };
+    ok(ctx
+        .join("both", (branch("same", quick()), branch("same", quick())))
+        .await?
+        .0)
+});
 workflow!(SameBranch, |ctx| {
     let quick = || |_: Ctx<SameBranch>| async { ok(String::new()) };
     ok(ctx
@@ -107,7 +115,8 @@ fn names_that_are_none() {
     assert_misuse::<NoName>("1 to 200 bytes", 0);
     assert_misuse::<LongName>("1 to 200 bytes", 0);
     assert_misuse::<LongBranch>("1 to 200 bytes", 0);
-    assert_misuse::<SameBranch>("two branches", 0);
+    assert_misuse::<SameBranch>("two branches have the name `same`", 0);
+    assert_misuse::<SameJoinBranch>("two branches have the name `same`", 0);
 }
 
 workflow!(Parsecs, |ctx| {

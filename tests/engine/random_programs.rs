@@ -85,7 +85,15 @@ proptest! {
             program::take_calls();
             let found = play(&mut harness, &node, &arrivals);
             prop_assert_eq!(&found, &expected, "{:?}, seed {}", plan, seed);
-            prop_assert!(program::take_calls() >= attempts, "{:?}, seed {}: an attempt is missing", plan, seed);
+            let calls = program::take_calls();
+            prop_assert!(calls >= attempts, "{:?}, seed {}: an attempt is missing", plan, seed);
+            if plan == Plan::Evict {
+                prop_assert_eq!(calls, attempts, "nothing is done again, seed {}", seed);
+            }
+            for (life, path, _) in harness.attempts_begun() {
+                let recorded = harness.at_crash().get(path).is_some_and(|entry| entry.completed.is_some());
+                prop_assert!(!recorded || *life == 1, "{}, {:?}, seed {}: its result was recorded", path, plan, seed);
+            }
             if let Some(Ok(trace)) = &expected.end {
                 let replayed = harness.replay("i").unwrap();
                 prop_assert_eq!(replayed, Some(End::Completed(trace.clone())), "replayed, {:?}, seed {}", plan, seed);

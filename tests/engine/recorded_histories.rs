@@ -96,7 +96,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// Replays the recorded history of a workflow, which `script` brings about when it is recorded.
-fn recorded<W: Workflow<Input = ()>>(script: impl Fn(&mut Harness<W>)) -> Option<End<W::Output>> {
+pub(crate) fn recorded<W: Workflow<Input = ()>>(script: impl Fn(&mut Harness<W>)) -> Option<End<W::Output>> {
     let path = fixture(W::NAME);
     if std::env::var_os("EVERSTEP_RECORD").is_some() && !path.exists() {
         let mut harness = Harness::<W>::new(Plan::Live, 1);

@@ -153,10 +153,12 @@ fn what_is_too_much_ends_the_function_whatever_it_makes_of_the_refusal() {
         scope_entries_max: 10,
         ..Bounds::default()
     };
-    let mut harness = Harness::<Catches>::new(Plan::Live, 1).bounds(few);
-    harness.start("i", &12);
-    let End::Failed(failure) = harness.run("i").unwrap() else {
-        panic!("it was not ended");
-    };
-    assert_eq!(failure.code.as_deref(), Some("ES0304"), "{failure}");
+    for plan in [Plan::Live, Plan::Evict, Plan::CrashBefore(1), Plan::CrashAfter(1)] {
+        let mut harness = Harness::<Catches>::new(plan, 1).bounds(few);
+        harness.start("i", &12);
+        let End::Failed(failure) = harness.run("i").unwrap() else {
+            panic!("it was not ended, {plan:?}");
+        };
+        assert_eq!(failure.code.as_deref(), Some("ES0304"), "{failure}, {plan:?}");
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use everstep::storage::record::{EntryKind, FailureKind};
+use everstep::storage::record::{Entry, EntryKind, FailureKind};
 use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
-use everstep::{Attempt, Bounds, Consequence, Ctx, Loop, Message, Result, Workflow, WorkflowError, critical, ok};
+use everstep::{
+    Attempt, Bounds, Consequence, Ctx, Loop, Message, Result, Workflow, WorkflowError, critical, ensure, ok,
+};
 use serde::{Deserialize, Serialize};
 
 /// A workflow without input from a name, an output type and a body.
@@ -100,6 +102,30 @@ workflow!(Careless, (), |ctx| {
     ctx.step("done", || async { ok(()) }).await?;
     ok(())
 });
+
+workflow!(Refused, (), |ctx| {
+    let bad = ctx.step("bad", || async { ok(1) }).timeout("5 parsecs").await;
+    let inside = ctx.clone();
+    let elsewhere = ctx.step("outer", move || {
+        let inner = inside.step("inner", || async { ok(1) });
+        async move { ok(inner.await?) }
+    });
+    ensure!(bad.is_err() && elsewhere.attempts(1).await.is_err(), "both are refused");
+    let ready = std::future::ready(());
+    let never_polled = ctx.step("beside", || async { ok(1) });
+    futures_util::future::select(ready, never_polled).await;
+    ok(())
+});
+
+/// Found in review: a step that was awaited, and refused for an option or because it was awaited elsewhere, was reported
+/// as one that nobody had ever awaited.
+#[test]
+fn a_step_that_was_awaited_is_not_reported() {
+    let mut harness = Harness::<Refused>::new(Plan::Live, 1);
+    harness.start("i", &());
+    assert_eq!(harness.run("i").unwrap(), End::Completed(()));
+    assert_eq!(harness.unawaited(), ["beside"], "only this was never polled");
+}
 
 workflow!(CarelessForLong, (), |ctx| {
     let many = |ctx: Ctx<Self>, round: u32| async move {
@@ -341,7 +367,7 @@ fn ephemeral_steps_cost_no_commit_of_their_own() {
 
 workflow!(Large, String, |ctx| {
     let failure = ctx
-        .step("large", || async { ok("x".repeat(100 << 20)) })
+        .step("large", || async { ok("x".repeat(8 << 20)) })
         .await
         .unwrap_err();
     ok(format!(
@@ -355,9 +381,7 @@ workflow!(Large, String, |ctx| {
 /// FAULTS 39: a result that is too large fails the step, without another attempt and before it is written.
 #[test]
 fn a_result_that_is_too_large_fails_the_step() {
-    let mut harness = Harness::<Large>::new(Plan::Live, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Completed("Limit 1 ES0301".into()));
+    assert_eq!(run::<Large>(), End::Completed("Limit 1 ES0301".into()));
 }
 
 workflow!(Endless, (), |ctx| {
@@ -397,19 +421,19 @@ fn a_scope_that_is_too_large_fails_its_instance() {
         scope_entries_max: 4,
         ..Bounds::default()
     };
-    let mut harness = Harness::<Endless>::new(Plan::Live, 1).bounds(bounds);
-    harness.start("i", &());
-    let End::Failed(failure) = harness.run("i").unwrap() else {
-        panic!("it fails")
-    };
-    assert_eq!(failure.code.as_deref(), Some("ES0304"));
-    assert_eq!(harness.history("i").len(), 4);
-    assert!(
-        harness
-            .history("i")
-            .values()
-            .all(|entry| matches!(entry.kind, EntryKind::Step(Some(_))))
-    );
+    in_every_mode::<Endless, _>(1, |harness| {
+        let mut bounded = std::mem::replace(harness, Harness::new(Plan::Live, 1)).bounds(bounds);
+        bounded.start("i", &());
+        let End::Failed(failure) = bounded.run("i").unwrap() else {
+            panic!("it fails")
+        };
+        assert_eq!(failure.code.as_deref(), Some("ES0304"));
+        let history = bounded.history("i");
+        assert_eq!(history.len(), 4);
+        let is_done = |entry: &Entry| matches!(entry.kind, EntryKind::Step(Some(_)));
+        assert!(history.values().all(is_done));
+        *harness = bounded;
+    });
 }
 
 workflow!(Named, Vec<String>, |ctx| {

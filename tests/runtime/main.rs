@@ -13,11 +13,13 @@ mod costs;
 mod crash;
 mod delays;
 mod executor;
+mod foreign;
 mod gates;
 mod going_away;
 mod holds;
 mod inbox;
 mod kit;
+mod large;
 mod listing;
 mod looping;
 #[allow(dead_code, reason = "shared with the tests of load")]

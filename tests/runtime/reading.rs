@@ -96,7 +96,8 @@ async fn a_history_tells_the_attempts_and_the_life() {
     let [
         Happened::Started,
         Happened::AttemptFailed { number: 1, .. },
-        ..,
+        Happened::Retrying { .. },
+        Happened::AttemptFailed { number: 2, .. },
         Happened::Failed(_),
         Happened::Ended(Status::Failed),
     ] = &told[..]

@@ -49,10 +49,13 @@ async fn attempts_are_told_after_a_restart() {
     assert_eq!(failing.reached(Status::is_terminal).await.unwrap(), Status::Failed);
     let history = failing.history().await.unwrap();
     let attempts = history.at("charge").unwrap().attempts.as_ref().unwrap();
-    let [first] = &attempts.failed[..] else {
+    // Found in review: of the last attempt nothing was kept but its error.
+    let [first, last] = &attempts.failed[..] else {
         panic!("{attempts:?}");
     };
     assert_eq!((first.number, first.failure.message.as_str()), (1, "no money"));
     assert_eq!((first.started_at_ms, first.duration_ms), (began, 0));
+    assert_eq!((last.number, last.failure.message.as_str()), (2, "no money"));
+    assert_eq!((Some(last.started_at_ms), last.duration_ms), (attempts.next_at_ms, 0));
     assert_eq!(failing.result().await.unwrap_err().code(), "ES0402");
 }

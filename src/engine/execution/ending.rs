@@ -250,7 +250,11 @@ impl Execution {
             crashed: InFlight::default(),
         };
         let (definition, codecs, bounds) = (self.definition.clone(), self.codecs.clone(), self.facts.bounds);
+        let nudge = self.nudge.take();
         *self = Self::new(self.namespace.clone(), loaded, &definition, codecs, bounds);
+        if let Some(nudge) = nudge {
+            self.tell_of_wakes(nudge);
+        }
     }
 
     /// Keeps the instance as it is, and says why.

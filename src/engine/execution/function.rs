@@ -5,6 +5,14 @@
 //! context, and what parts of the function tell each other, wake during a poll or a delivery; the rest of the world
 //! does not. Such a wait ends the instance with a misuse, as does one that nothing can ever end.
 //!
+//! It ends at once: whoever runs the instance is told of such a wake. And it ends whether the instance is left in memory
+//! or not. A wake that comes when the function is gone finds nobody (a timer even goes with it), and what comes of the
+//! function would depend on when it was dropped. So an instance whose function has handed out more wakers than its
+//! operations have taken is not dropped for being idle. Nobody can tell whether it is a timer that has the other one or a
+//! part of the function itself, a channel between two of them, so that alone is no misuse. It is a matter of idleness
+//! only: whoever needs the place gets it, and a process that stops does not wait. The function is called again then, and
+//! what it waits for begins anew.
+//!
 //! Two habits of the executor would look like that and are none of the code's business. A task of tokio has a budget,
 //! and what it awaits is not ready when the budget is used up: the function is polled without one. And what yields with
 //! `tokio::task::yield_now` is woken by the executor, after the poll. If the function waits for nothing else it is simply
@@ -76,7 +84,7 @@ impl Execution {
                 yields += 1;
                 drop(journal);
                 // Whoever holds the waker that it had was to wake it for this, and does not matter any more.
-                self.woken = Arc::new(Woken::new(self.woken.token));
+                self.woken = self.woken(self.woken.token);
                 continue;
             } else if journal.is_refused() {
                 // It goes no further, and what is delivered could make it ask for ever.
@@ -123,6 +131,23 @@ impl Execution {
         }
     }
 
+    /// Tells `nudge` whenever something from outside wakes the function: a turn is due then.
+    pub(crate) fn tell_of_wakes(&mut self, nudge: Waker) {
+        self.nudge = Some(nudge);
+        self.woken = self.woken(self.woken.token);
+    }
+
+    /// Notices who wakes the function from now on.
+    pub(super) fn woken(&self, token: Token) -> Arc<Woken> {
+        Arc::new(Woken::new(token, self.nudge.clone()))
+    }
+
+    /// Whether something may be about to wake the function that is no operation of its context. Every operation that is
+    /// waited for has one waker at most, and the execution has one itself.
+    pub(crate) fn may_be_woken(&self) -> bool {
+        Arc::strong_count(&self.woken) > 1 + self.journal.lock().wakers_max()
+    }
+
     /// The span of this stay in memory. It begins when replay has caught up.
     pub(crate) fn span(&mut self) -> Span {
         let (origin, run) = (&self.origin, self.state.run);
@@ -158,14 +183,17 @@ pub(super) struct Woken {
     own: AtomicBool,
     /// It was woken from outside.
     foreign: AtomicBool,
+    /// Who is told of that.
+    nudge: Option<Waker>,
 }
 
 impl Woken {
-    pub(super) fn new(token: Token) -> Self {
+    pub(super) fn new(token: Token, nudge: Option<Waker>) -> Self {
         Self {
             token,
             own: AtomicBool::new(false),
             foreign: AtomicBool::new(false),
+            nudge,
         }
     }
 }
@@ -176,8 +204,12 @@ impl Wake for Woken {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let own = self.token.is_polled_here();
-        let flag = if own { &self.own } else { &self.foreign };
-        flag.store(true, Ordering::Release);
+        if self.token.is_polled_here() {
+            self.own.store(true, Ordering::Release);
+        } else if !self.foreign.swap(true, Ordering::AcqRel)
+            && let Some(nudge) = &self.nudge
+        {
+            nudge.wake_by_ref();
+        }
     }
 }

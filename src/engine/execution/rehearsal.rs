@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::clock::Millis;
-use crate::engine::execution::function::Woken;
 use crate::engine::execution::stage::runs;
 use crate::engine::execution::{Execution, Turn};
 use crate::engine::journal::{Journal, SharedJournal};
@@ -64,8 +63,9 @@ impl Execution {
         (self.journal, self.function) = past.call(&self.namespace, &self.state, &self.definition, &self.facts);
         let mut journal = self.journal.lock();
         journal.was_rehearsed = true;
-        self.woken = Arc::new(Woken::new(journal.token()));
+        let token = journal.token();
         drop(journal);
+        self.woken = self.woken(token);
         true
     }
 

@@ -294,6 +294,7 @@ impl Execution {
                     _ if retryable => FailureKind::Critical,
                     _ => failure.kind,
                 };
+                self.keep_attempt(location, number, failure.clone(), since_ms, now);
                 let failure = failure.of_kind(kind);
                 self.report(failure.clone(), Consequence::StepFailed);
                 self.steps.insert(location.clone(), step);
@@ -306,17 +307,25 @@ impl Execution {
         step.number = number + 1;
         step.phase = Phase::Due { at_ms };
         self.steps.insert(location.clone(), step);
+        self.keep_attempt(location, number, failure, since_ms, now);
         let attempts = self.attempts_at(location);
-        attempts.failed.push(record::Attempt {
+        attempts.count = number;
+        attempts.next_at_ms = Some(at_ms);
+    }
+
+    /// Keeps how an attempt failed. It may be there already: the end of a step may be too much for the commit that stored
+    /// the last attempt at it, and when the process dies in between that attempt is made again.
+    fn keep_attempt(&mut self, location: &Location, number: u32, failure: Failure, since_ms: Millis, now: Millis) {
+        let failed = &mut self.attempts_at(location).failed;
+        failed.retain(|attempt| attempt.number != number);
+        failed.push(record::Attempt {
             number,
             started_at_ms: since_ms,
             duration_ms: now.saturating_sub(since_ms),
             failure,
         });
-        let surplus = attempts.failed.len().saturating_sub(ATTEMPTS_KEPT_MAX);
-        attempts.failed.drain(..surplus);
-        attempts.count = number;
-        attempts.next_at_ms = Some(at_ms);
+        let surplus = failed.len().saturating_sub(ATTEMPTS_KEPT_MAX);
+        failed.drain(..surplus);
     }
 
     /// What is kept about the attempts at a step, to be changed. A step that is not recorded yet is recorded as begun.

@@ -33,7 +33,7 @@ pub(crate) struct Turn {
     pub(crate) incidents: Vec<Incident>,
     /// What the log hears of.
     pub(crate) warnings: Vec<Warning>,
-    /// Steps that the function made and never awaited, if it has returned.
+    /// Steps that the function made and never polled, if it has returned.
     pub(crate) unawaited: BTreeSet<String>,
 }
 

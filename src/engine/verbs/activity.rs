@@ -1,6 +1,7 @@
 //! `ctx.run`: a step that is a function of its own, with a name, options and a stored input.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
@@ -127,6 +128,11 @@ impl<T: Serialize> Input<T> {
     }
 }
 
+/// Begins an attempt where it stays: its copies on the way there leave the stack before it is polled.
+fn begin<A: Activity>(attempt: Attempt, input: A::Input) -> Pin<Box<impl Future<Output = Result<A::Output>> + Send>> {
+    Box::pin(A::run(attempt, input))
+}
+
 fn attempts_at<A: Activity>(input: A::Input, facts: Arc<Facts>) -> Work {
     let input = Arc::new(Mutex::new(Input::Given(input)));
     let (shown, codecs) = (Arc::clone(&input), facts.codecs.clone());
@@ -139,7 +145,7 @@ fn attempts_at<A: Activity>(input: A::Input, facts: Arc<Facts>) -> Work {
         let facts = Arc::clone(&facts);
         Box::pin(async move {
             let input = facts.codecs.unpack(&packed?)?;
-            let output = A::run(attempt, input).await.map_err(WorkflowError::into_failure)?;
+            let output = begin::<A>(attempt, input).await.map_err(WorkflowError::into_failure)?;
             facts.pack(&output)
         })
     });

@@ -74,6 +74,25 @@ impl<W> Ctx<W> {
     /// A wait that was polled takes its event when that comes, also if the code looks elsewhere. Unlike a message, an event
     /// [for one](Publish::to_one) that came so does not go back when the wait is dropped: drop a wait that is no longer
     /// needed before anything else is awaited.
+    ///
+    /// ```
+    /// use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    ///
+    /// #[derive(Message, serde::Serialize, serde::Deserialize)]
+    /// struct Opened { shop: String }
+    ///
+    /// #[workflow]
+    /// async fn customer(ctx: Ctx<Customer>) -> Result<String> {
+    ///     let opened: Opened = ctx.wait_event().timeout("7d").await?;
+    ///     ok(opened.shop)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(customer).open("memory:").await?;
+    /// let customer = runtime.start(customer, ()).await?;
+    /// runtime.publish(Opened { shop: "corner".into() }).await?;
+    /// assert_eq!(customer.result().await?, "corner");
+    /// # Ok(()) }
+    /// ```
     #[track_caller]
     pub fn wait_event<E: Message>(&self) -> WaitEvent<E> {
         WaitEvent {

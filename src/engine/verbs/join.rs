@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::engine::context::Ctx;
-use crate::engine::error::{Result, WorkflowError};
+use crate::engine::error::{Misuse, Result, WorkflowError};
 use crate::engine::journal::Whole;
 use crate::engine::scope::Scope;
 use crate::engine::witness::CallSite;
@@ -76,10 +76,7 @@ impl JoinScope {
         for name in names {
             let location = journal.locate(&self.location, name)?;
             if !known.insert(*name) {
-                return Err(Failure::new(
-                    FailureKind::Misuse,
-                    format!("two branches have the name `{name}`"),
-                ));
+                return Err(Misuse::BranchTwice((*name).to_owned()).into());
             }
             scopes.push(self.scope.inside(location));
         }
@@ -151,15 +148,22 @@ impl<W: 'static> Ctx<W> {
     /// says which failed and how.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, branch, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
-    /// let (user, posts) = ctx
-    ///     .join("fetch", (
-    ///         branch("user", |ctx: Ctx<W>| async move { ok(ctx.step("get", || async { ok(1) }).await?) }),
-    ///         branch("posts", |ctx: Ctx<W>| async move { ok(ctx.step("get", || async { ok(2) }).await?) }),
-    ///     ))
-    ///     .await?;
-    /// # ok(user + posts) }
+    /// use everstep::{Ctx, Result, Runtime, branch, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn page(ctx: Ctx<Page>) -> Result<u32> {
+    ///     let (user, posts) = ctx
+    ///         .join("fetch", (
+    ///             branch("user", |ctx: Ctx<Page>| async move { ok(ctx.step("get", || async { ok(1) }).await?) }),
+    ///             branch("posts", |ctx: Ctx<Page>| async move { ok(ctx.step("get", || async { ok(2) }).await?) }),
+    ///         ))
+    ///         .await?;
+    ///     ok(user + posts)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(page).open("memory:").await?;
+    /// assert_eq!(runtime.start(page, ()).await?.result().await?, 3);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn join<B: Branches<W>>(
@@ -255,3 +259,5 @@ branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2);
 branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3);
 branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4);
 branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4, f F FF TF 5);
+branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4, f F FF TF 5, g G FG TG 6);
+branches!(a A FA TA 0, b B FB TB 1, c C FC TC 2, d D FD TD 3, e E FE TE 4, f F FF TF 5, g G FG TG 6, h H FH TH 7);

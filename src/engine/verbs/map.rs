@@ -23,16 +23,25 @@ impl<W: 'static> Ctx<W> {
     /// were is checked; that they are the same can't be.
     ///
     /// ```
-    /// # use std::collections::HashMap;
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>, stock: HashMap<String, u32>) -> Result<()> {
-    /// let mut stock: Vec<_> = stock.into_iter().collect();
-    /// stock.sort();
-    /// let order = |ctx: Ctx<W>, (name, count): (String, u32)| async move {
-    ///     ok(ctx.step("order", move || { let name = name.clone(); async move { ok(format!("{count} {name}")) } }).await?)
-    /// };
-    /// let orders: Vec<String> = ctx.map("orders", stock, 8, order).await?;
-    /// # ok(()) }
+    /// use std::collections::HashMap;
+    ///
+    /// use everstep::{Ctx, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn restock(ctx: Ctx<Restock>, stock: HashMap<String, u32>) -> Result<Vec<String>> {
+    ///     let mut stock: Vec<_> = stock.into_iter().collect();
+    ///     stock.sort();
+    ///     let order = |ctx: Ctx<Restock>, (name, count): (String, u32)| async move {
+    ///         let order = move || { let name = name.clone(); async move { ok(format!("{count} {name}")) } };
+    ///         ok(ctx.step("order", order).await?)
+    ///     };
+    ///     ok(ctx.map("orders", stock, 8, order).await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(restock).open("memory:").await?;
+    /// let stock = HashMap::from([("tea".to_owned(), 2), ("milk".to_owned(), 1)]);
+    /// assert_eq!(runtime.start(restock, stock).await?.result().await?, ["1 milk", "2 tea"]);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn map<I, T, F, Fut>(

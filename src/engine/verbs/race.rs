@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use crate::engine::context::Ctx;
-use crate::engine::error::{Result, WorkflowError};
+use crate::engine::error::{Misuse, Result, WorkflowError};
 use crate::engine::journal::Whole;
 use crate::engine::scope::Scope;
 use crate::engine::verbs::join::Branch;
@@ -29,7 +29,7 @@ type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 /// A branch that has not begun, with its name.
 type Contestant<'a, W, T> = (String, Box<dyn FnOnce(Ctx<W>) -> Running<'a, T> + Send + 'a>);
 
-/// The branches of a race, with their types taken off: a tuple of up to six, or a vector of alike ones.
+/// The branches of a race, with their types taken off: a tuple of up to eight, or a vector of alike ones.
 pub trait Contestants<'a, W, T> {
     /// The branches by name.
     fn contestants(self) -> Vec<Contestant<'a, W, T>>;
@@ -39,6 +39,28 @@ impl<W: 'static> Ctx<W> {
     /// Runs named branches concurrently until the first completes. The others are dropped: their running steps are
     /// cancelled, their sleeps lose their alarms, their waits take no message. A branch that fails drops out; if all
     /// fail, the error has them all.
+    ///
+    /// ```
+    /// use everstep::{Ctx, Result, Runtime, branch, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn quote(ctx: Ctx<Quote>) -> Result<String> {
+    ///     let winner = ctx
+    ///         .race("quote", (
+    ///             branch("ours", |ctx: Ctx<Quote>| async move { ok(ctx.step("ask", || async { ok(7) }).await?) }),
+    ///             branch("too late", |ctx: Ctx<Quote>| async move {
+    ///                 ctx.sleep("limit", "1h").await?;
+    ///                 ok(0)
+    ///             }),
+    ///         ))
+    ///         .await?;
+    ///     ok(format!("{}: {}", winner.name, winner.value))
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(quote).open("memory:").await?;
+    /// assert_eq!(runtime.start(quote, ()).await?.result().await?, "ours: 7");
+    /// # Ok(()) }
+    /// ```
     #[track_caller]
     pub fn race<'a, T>(
         &self,
@@ -108,8 +130,7 @@ fn begin<'a, W, T>(
     for (name, _) in &branches {
         let inside = scope.inside(journal.locate(location, name)?);
         if !known.insert(name.as_str()) {
-            let message = format!("two branches have the name `{name}`");
-            return Err(Failure::new(FailureKind::Misuse, message));
+            return Err(Misuse::BranchTwice(name.clone()).into());
         }
         scopes.push(inside);
     }
@@ -184,3 +205,5 @@ contestants!(A FA 0, B FB 1, C FC 2);
 contestants!(A FA 0, B FB 1, C FC 2, D FD 3);
 contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4);
 contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4, F FF 5);
+contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4, F FF 5, G FG 6);
+contestants!(A FA 0, B FB 1, C FC 2, D FD 3, E FE 4, F FF 5, G FG 6, H FH 7);

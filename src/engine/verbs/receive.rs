@@ -92,6 +92,31 @@ impl<W> Ctx<W> {
     }
 
     /// Waits until there is a message of a type and takes up to `most` of them.
+    ///
+    /// ```
+    /// use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    ///
+    /// #[derive(Message, serde::Serialize, serde::Deserialize)]
+    /// struct Reading(u32);
+    ///
+    /// #[workflow(accepts(Reading))]
+    /// async fn sum(ctx: Ctx<Sum>) -> Result<u32> {
+    ///     let mut sum = 0;
+    ///     while sum < 6 {
+    ///         let readings: Vec<Reading> = ctx.receive_many(100).await?;
+    ///         sum += readings.iter().map(|reading| reading.0).sum::<u32>();
+    ///     }
+    ///     ok(sum)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(sum).open("memory:").await?;
+    /// let sum = runtime.start(sum, ()).await?;
+    /// for reading in [1, 2, 3] {
+    ///     sum.send(Reading(reading)).await?;
+    /// }
+    /// assert_eq!(sum.result().await?, 6);
+    /// # Ok(()) }
+    /// ```
     #[track_caller]
     pub fn receive_many<M: Message>(&self, most: usize) -> ReceiveMany<M>
     where

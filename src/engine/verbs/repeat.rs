@@ -59,15 +59,21 @@ impl<W: 'static> Ctx<W> {
     /// loop, answer with an error there.
     ///
     /// ```
-    /// # use everstep::{Ctx, Loop, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
-    /// let total = ctx
-    ///     .repeat("pages", 0, |ctx: Ctx<W>, page: u32| async move {
-    ///         let last = ctx.step("fetch", move || async move { ok(page >= 9) }).await?;
-    ///         ok(if last { Loop::Break(page) } else { Loop::Continue(page + 1) })
-    ///     })
-    ///     .await?;
-    /// # ok(total) }
+    /// use everstep::{Ctx, Loop, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn pages(ctx: Ctx<Pages>) -> Result<u32> {
+    ///     ok(ctx
+    ///         .repeat("pages", 0, |ctx: Ctx<Pages>, page: u32| async move {
+    ///             let last = ctx.step("fetch", move || async move { ok(page >= 9) }).await?;
+    ///             ok(if last { Loop::Break(page) } else { Loop::Continue(page + 1) })
+    ///         })
+    ///         .await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(pages).open("memory:").await?;
+    /// assert_eq!(runtime.start(pages, ()).await?.result().await?, 9);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn repeat<'a, S, T, F, Fut>(&self, name: &str, state: S, body: F) -> Repeat<'a, W, S, T, F>

@@ -105,6 +105,30 @@ impl<W> Ctx<W> {
     }
 
     /// The same, to an address.
+    ///
+    /// ```
+    /// use everstep::{Address, Ctx, Message, Result, Runtime, ok, workflow};
+    ///
+    /// #[derive(Message, serde::Serialize, serde::Deserialize)]
+    /// struct Paid { amount: u32 }
+    ///
+    /// #[workflow(accepts(Paid))]
+    /// async fn shop(ctx: Ctx<Shop>) -> Result<u32> {
+    ///     ok(ctx.receive::<Paid>().await?.amount)
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn buyer(ctx: Ctx<Buyer>) -> Result<()> {
+    ///     let shop = Address::of(shop, "corner")?;
+    ///     ok(ctx.send_to(&shop, Paid { amount: 7 }).await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(shop).workflow(buyer).open("memory:").await?;
+    /// let shop = runtime.start(shop, ()).id("corner").await?;
+    /// runtime.start(buyer, ()).await?.result().await?;
+    /// assert_eq!(shop.result().await?, 7);
+    /// # Ok(()) }
+    /// ```
     #[expect(clippy::needless_pass_by_value, reason = "a message that was sent is gone")]
     #[track_caller]
     pub fn send_to<V: Accepts<M>, M: Message>(&self, to: &Address<V>, message: M) -> SendTo {

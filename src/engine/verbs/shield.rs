@@ -21,6 +21,25 @@ impl<W> Ctx<W> {
 
     /// Whether the instance was asked to end, or has run out of time, as far as the code has got. Code that has heard of
     /// it comes to that end, whatever it returns.
+    ///
+    /// ```
+    /// use everstep::{Ctx, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn patient(ctx: Ctx<Patient>) -> Result<()> {
+    ///     let slept = ctx.sleep("wait", "30d").await;
+    ///     if ctx.is_cancelled() {
+    ///         ctx.shield().step("say why", || async { ok(println!("given up")) }).await?;
+    ///     }
+    ///     ok(slept?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(patient).open("memory:").await?;
+    /// let patient = runtime.start(patient, ()).await?;
+    /// patient.cancel("enough").await?;
+    /// assert!(patient.result().await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn is_cancelled(&self) -> bool {
         let mut journal = self.scope().journal().lock();
         journal.told_of_end |= journal.ended.is_some();

@@ -24,10 +24,18 @@ impl<W> Ctx<W> {
     /// reached: a restart neither shortens nor prolongs it.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// ctx.sleep("cooling off", "24 hours").await?;
-    /// # ok(()) }
+    /// use everstep::storage::record::Status;
+    /// use everstep::{Ctx, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn order(ctx: Ctx<Order>) -> Result<()> {
+    ///     ok(ctx.sleep("cooling off", "24 hours").await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(order).open("memory:").await?;
+    /// let order = runtime.start(order, ()).await?;
+    /// order.reached(|status| status == Status::Sleeping).await?;
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn sleep(&self, name: &str, duration: impl IntoDuration) -> Sleep {
@@ -35,6 +43,25 @@ impl<W> Ctx<W> {
     }
 
     /// Sleeps until a time. One that has passed returns at once, and is recorded.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use everstep::{Ctx, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn reminder(ctx: Ctx<Reminder>) -> Result<()> {
+    ///     // A time comes from the input, from a step, or from the time of the context.
+    ///     let soon = ctx.now() + Duration::from_millis(5);
+    ///     ctx.sleep_until("soon", soon).await?;
+    ///     everstep::ensure!(ctx.now() >= soon, "it is too early");
+    ///     ok(())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(reminder).open("memory:").await?;
+    /// runtime.start(reminder, ()).await?.result().await?;
+    /// # Ok(()) }
+    /// ```
     #[track_caller]
     pub fn sleep_until(&self, name: &str, time: SystemTime) -> Sleep {
         self.sleeping(name, Until::time(time, self.scope().now_ms()))

@@ -25,6 +25,8 @@ use crate::storage::payload::Payload;
 use crate::storage::record::{Decided, EntryKind, Failure};
 
 /// The work of a step: a closure that takes nothing, or the [`Attempt`] that it is called for.
+// What the closure returns may be large. It gets its place on the heap here: each function that it is handed through by
+// value would have a copy on its stack.
 pub trait IntoWork<T, Arguments>: Send + 'static {
     /// Begins an attempt.
     fn begin(&mut self, attempt: Attempt) -> impl Future<Output = Result<T, WorkflowError>> + Send + 'static;
@@ -37,7 +39,7 @@ where
     E: Into<WorkflowError>,
 {
     fn begin(&mut self, _: Attempt) -> impl Future<Output = Result<T, WorkflowError>> + Send + 'static {
-        let attempting = self();
+        let attempting = Box::pin(self());
         async move { attempting.await.map_err(Into::into) }
     }
 }
@@ -49,7 +51,7 @@ where
     E: Into<WorkflowError>,
 {
     fn begin(&mut self, attempt: Attempt) -> impl Future<Output = Result<T, WorkflowError>> + Send + 'static {
-        let attempting = self(attempt);
+        let attempting = Box::pin(self(attempt));
         async move { attempting.await.map_err(Into::into) }
     }
 }
@@ -86,6 +88,8 @@ pub struct Step<T> {
     name: String,
     pub(super) operation: Operation,
     work: Option<Work>,
+    /// Whether anybody has awaited it.
+    polled: bool,
     pub(super) options: Result<StepOptions, InvalidDuration>,
     pub(super) undo: Option<Undo>,
     pub(super) undo_options: StepOptions,
@@ -99,10 +103,16 @@ impl<W> Ctx<W> {
     /// the idempotency key. A failing step is tried three times in all unless the options say otherwise.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
-    /// let sum = ctx.step("add", || async { ok(1 + 2) }).retries(5).timeout("30s").await?;
-    /// # ok(sum) }
+    /// use everstep::{Ctx, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn adds(ctx: Ctx<Adds>, number: u32) -> Result<u32> {
+    ///     ok(ctx.step("add", move || async move { ok(number + 2) }).retries(5).timeout("30s").await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(adds).open("memory:").await?;
+    /// assert_eq!(runtime.start(adds, 1).await?.result().await?, 3);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn step<T, Arguments>(&self, name: &str, work: impl IntoWork<T, Arguments>) -> Step<T>
@@ -164,6 +174,7 @@ impl<T> Step<T> {
             name: name.to_owned(),
             operation: Operation::new(scope.clone(), Place::Named(name.to_owned())),
             work: Some(work),
+            polled: false,
             options: Ok(StepOptions::default()),
             undo: None,
             undo_options: undo_options(),
@@ -304,6 +315,7 @@ impl<T: DeserializeOwned> Future for Step<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
+        this.polled = true;
         let (work, options, undo) = (&mut this.work, &this.options, &mut this.undo);
         let request = || {
             let options = options.clone().map_err(Misuse::from)?;
@@ -340,8 +352,9 @@ fn tell_of_unreadable<T>(operation: &Operation, payload: &Payload) {
 
 impl<T> Drop for Step<T> {
     fn drop(&mut self) {
-        // Work that was never asked for was never awaited.
-        if self.work.is_some() {
+        // Nobody can tell a step that was forgotten from one that stood beside a branch of `select!` which was ready at
+        // once. Neither was ever polled, neither ran, and that is what is told.
+        if !self.polled {
             let mut journal = self.operation.scope().journal().lock();
             if journal.unawaited.len() < UNAWAITED_TOLD_MAX {
                 journal.unawaited.insert(std::mem::take(&mut self.name));

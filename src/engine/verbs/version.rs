@@ -13,6 +13,24 @@ impl<W> Ctx<W> {
     /// Which version of a change this instance follows: the latest, if it comes here for the first time, and from
     /// then on always the same; 1, if it had passed this place before the change existed. Code that does not know the
     /// version, because it is older, diverges from the history.
+    ///
+    /// ```
+    /// use everstep::{Ctx, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn greeting(ctx: Ctx<Greeting>, name: String) -> Result<String> {
+    ///     // The second change of this place: instances that began before it go on as they did.
+    ///     ok(match ctx.version("words", 3)? {
+    ///         1 => format!("hello {name}"),
+    ///         2 => format!("good day {name}"),
+    ///         _ => format!("welcome, {name}"),
+    ///     })
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(greeting).open("memory:").await?;
+    /// assert_eq!(runtime.start(greeting, "kim".into()).await?.result().await?, "welcome, kim");
+    /// # Ok(()) }
+    /// ```
     #[track_caller]
     pub fn version(&self, change: &str, latest: u32) -> Result<u32, Failure> {
         let call_site = std::panic::Location::caller();
@@ -64,6 +82,21 @@ impl<W> Ctx<W> {
     /// Accounts for an operation whose code is gone: history may have it here, whatever it was, with all that was
     /// inside it. A wait for a message goes by the name of the message, what was sent or published by `send` or
     /// `publish`; called once for each of those that are gone.
+    ///
+    /// ```
+    /// use everstep::{Ctx, Result, Runtime, ok, workflow};
+    ///
+    /// #[workflow]
+    /// async fn order(ctx: Ctx<Order>) -> Result<u32> {
+    ///     // There was a step `check stock` here. Instances that have it behind them step over it.
+    ///     ctx.removed("check stock")?;
+    ///     ok(ctx.step("charge", || async { ok(20) }).await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let runtime = Runtime::builder().workflow(order).open("memory:").await?;
+    /// assert_eq!(runtime.start(order, ()).await?.result().await?, 20);
+    /// # Ok(()) }
+    /// ```
     #[track_caller]
     pub fn removed(&self, name: &str) -> Result<(), Failure> {
         let call_site = std::panic::Location::caller();

@@ -470,7 +470,7 @@ impl Record for Message {
 pub struct Attempts {
     /// How they failed, oldest first; the oldest are dropped when there are many.
     pub failed: Vec<Attempt>,
-    /// How many there were in all.
+    /// How many were followed by another one, or will be.
     pub count: u32,
     /// When the next one is due.
     pub next_at_ms: Option<Millis>,
@@ -492,7 +492,7 @@ impl Record for Attempts {
     const NAME: &'static str = "attempts";
 }
 
-/// One attempt that failed and was followed by another. How the last one went is in the entry of its step.
+/// One attempt that failed. What became of the step in the end is in its entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Which one, from one.

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{BEGINNING_MS, End, Harness, Pending, Plan};
 use crate::actor;
 use crate::clock::{Clock, Millis};
-use crate::engine::{Begin, Divergence, Execution, Turn, Workflow};
+use crate::engine::{AttemptEnd, Begin, Divergence, Execution, Turn, Workflow};
 use crate::storage::key::Arrival;
 use crate::storage::record::{Message, Status};
 use crate::storage::{InFlight, Namespace};
@@ -24,6 +24,10 @@ impl<W: Workflow> Harness<W> {
     /// One stay of the instance in memory.
     pub(super) fn life(&mut self, id: &str) -> Result<Life, Divergence> {
         self.pending.clear();
+        self.lives += 1;
+        if let Some(late) = &mut self.late {
+            late.clear();
+        }
         let namespace = self.namespace(id);
         let Some(mut execution) = self.load(&namespace, false) else {
             return Ok(Life::Over);
@@ -114,9 +118,14 @@ impl<W: Workflow> Harness<W> {
     /// Does what a turn asks for.
     fn commit(&mut self, namespace: &Namespace, turn: Turn) -> Committed {
         for location in turn.cancel {
-            let before = self.pending.len();
-            self.pending.retain(|pending| pending.location != location);
-            self.cancelled_attempts += (before - self.pending.len()) as u64;
+            let cancelled: Vec<_> = self
+                .pending
+                .extract_if(.., |pending| pending.location == location)
+                .collect();
+            self.cancelled_attempts += cancelled.len() as u64;
+            if let Some(late) = &mut self.late {
+                late.extend(cancelled.into_iter().map(|pending| (pending.location, pending.id)));
+            }
         }
         turn.begin.into_iter().for_each(|begin| self.attempt(begin));
         self.warnings.extend(turn.warnings.iter().map(ToString::to_string));
@@ -171,9 +180,16 @@ impl<W: Workflow> Harness<W> {
             execution.refresh_inbox(self.inbox(namespace));
         }
         let now = self.clock.now_ms();
+        for (location, id) in self.late.iter().flatten() {
+            let result = self.store.codecs().pack(&"late").expect("a text can be stored");
+            execution.attempt_ended(location, *id, AttemptEnd::Returned(Ok(result)), now);
+        }
         let mut ended = 0;
         while let Some(pending) = self.next_pending(now) {
             let Pending { location, id, end, .. } = pending;
+            if let Some(late) = &mut self.late {
+                late.push((location.clone(), id));
+            }
             execution.attempt_ended(&location, id, end, now);
             ended += 1;
             if self.spread.is_none() {
@@ -196,6 +212,7 @@ impl<W: Workflow> Harness<W> {
     /// Runs an attempt to its end. It has had its effect, whatever becomes of its result.
     fn attempt(&mut self, begin: Begin) {
         let (location, id, number, path) = (begin.location.clone(), begin.id, begin.number, begin.path());
+        self.begun.push((self.lives, path.clone(), number));
         let end = self.runtime.block_on(actor::run_attempt(begin, (), || ()));
         let Some(end) = end else {
             return;
