@@ -17,6 +17,7 @@ mod divergence;
 mod dropped_futures;
 mod endings;
 mod events;
+mod events_for_one;
 mod families;
 mod floods;
 mod loops;

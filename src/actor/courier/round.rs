@@ -130,6 +130,7 @@ impl Carrier<'_> {
             started,
             done,
             left_gate,
+            ..
         } = delivery.carry(rows, blocked).await;
         for (instance, workflow) in started {
             shared.happened(&instance, &workflow, Moment::Started);
