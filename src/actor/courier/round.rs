@@ -60,31 +60,37 @@ impl Round {
         }
     }
 
-    /// Looks into every outbox once, except for what is known to wait.
+    /// Looks into every outbox once, except for what is known to wait. Those of a shard that can't be read keep no others.
     async fn go_around(&mut self, shared: &Arc<Shared>) -> Result<()> {
         for sender in self.endings.take_over() {
             self.held.forget(sender.as_str());
         }
         self.held.begin_round();
+        let mut outcome = Ok(());
         for shard in shared.store.shards() {
-            let mut after = None;
-            loop {
-                let held = &self.held;
-                let page = shared
-                    .store
-                    .outbox_past(shard, after.as_ref(), |sender| held.known(sender))?;
-                let last = page.rows.last().map(|row| row.from.clone());
-                self.carry(shared, page.rows).await;
-                // What the last sender of a page waits for, it waits for on the next one, too.
-                self.held.trim(last.as_ref().map(InstanceId::as_str));
-                after = page.next;
-                if after.is_none() {
-                    break;
-                }
-            }
+            let gone_around = self.go_around_in(shared, shard).await;
+            outcome = outcome.and(gone_around);
         }
         self.held.end_round();
-        Ok(())
+        outcome
+    }
+
+    async fn go_around_in(&mut self, shared: &Arc<Shared>, shard: Shard) -> Result<()> {
+        let mut after = None;
+        loop {
+            let held = &self.held;
+            let page = shared
+                .store
+                .outbox_past(shard, after.as_ref(), |sender| held.known(sender))?;
+            let last = page.rows.last().map(|row| row.from.clone());
+            self.carry(shared, page.rows).await;
+            // What the last sender of a page waits for, it waits for on the next one, too.
+            self.held.trim(last.as_ref().map(InstanceId::as_str));
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Carries what is on a page.

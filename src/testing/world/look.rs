@@ -59,7 +59,7 @@ impl World {
     pub fn dead_letters(&self) -> Vec<DeadLetter> {
         let pages = self.store.shards().map(|shard| self.store.dead_letters(shard, None));
         let rows = pages.flat_map(|page| page.expect("they can be read").rows);
-        rows.map(|(_, dead)| dead).collect()
+        rows.map(|buried| buried.dead.expect("it can be read")).collect()
     }
 
     /// How many messages an instance remembers that it has got.
