@@ -122,7 +122,8 @@ impl Workflow for Topic {
                     };
                     board.take(notes, ctx.scope().now_ms())
                 };
-                board.tell_of_losses(ctx.id().as_str());
+                let is_silent = ctx.scope().journal().lock().is_silent();
+                board.tell(ctx.id().as_str(), is_silent);
                 let told = handed.into_iter().map(|handed| hand(&ctx, handed));
                 futures_util::future::try_join_all(told).await?;
                 ok(Loop::<Board, ()>::Continue(board))

@@ -10,6 +10,7 @@ mod cancellation;
 mod catching_up;
 mod changed_loops;
 mod children;
+mod combined;
 mod commits_are_few;
 mod commits_fit;
 mod destructors;

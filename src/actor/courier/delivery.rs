@@ -267,7 +267,11 @@ impl<'a, H: Hand> Delivery<'a, H> {
             }
             commit
         });
-        self.hand.commit(sender.shard(), build).await
+        self.hand.commit(sender.shard(), build).await?;
+        if dead.is_some() {
+            crate::telemetry::buried();
+        }
+        Ok(())
     }
 
     /// Has topics forget notes whose rows are gone. What a crash leaves of this is as much as was on its way.

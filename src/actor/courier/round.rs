@@ -16,6 +16,7 @@ use crate::limits::{COURIER_BACKOFF_MAX, COURIER_BACKOFF_MIN, COURIER_SENDERS_MA
 #[cfg(feature = "testing")]
 use crate::storage::Store;
 use crate::storage::{Posted, Result};
+use crate::telemetry;
 
 /// Goes around all outboxes, again and again.
 pub(super) struct Round {
@@ -72,6 +73,7 @@ impl Round {
             outcome = outcome.and(gone_around);
         }
         self.held.end_round();
+        telemetry::senders_held(self.held.senders());
         outcome
     }
 
@@ -138,6 +140,7 @@ impl Carrier<'_> {
             left_gate,
             ..
         } = delivery.carry(rows, blocked).await;
+        telemetry::carried(done);
         for (instance, workflow) in started {
             shared.happened(&instance, &workflow, Moment::Started);
         }

@@ -23,6 +23,7 @@ use crate::limits::{
     TOPIC_WAITER_BYTES_MAX, TOPIC_WAITERS_MAX,
 };
 use crate::storage::payload::Payload;
+use crate::telemetry;
 
 /// What somebody is told.
 #[derive(Debug)]
@@ -65,11 +66,21 @@ pub(super) struct Board {
     waiters: Queue,
     lent: Lent,
     spreads: VecDeque<Spread>,
-    /// Events that were forgotten since this was told, because there were too many.
+    /// What happened since it was told.
     #[serde(skip)]
+    tally: Tally,
+}
+
+/// What happened on a board.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Tally {
+    /// Events that were published.
+    published: u64,
+    /// Events that were handed to somebody.
+    handed: u64,
+    /// Events that were forgotten, because there were too many.
     forgotten: u64,
-    /// Events that count as taken since this was told, though nobody has said that they are.
-    #[serde(skip)]
+    /// Events that count as taken, though nobody has said that they are.
     presumed: u64,
 }
 
@@ -108,10 +119,11 @@ impl Board {
         let payload = &spread.payload;
         let slice = spread.left.drain(rest..).rev();
         let what = || What::ForAll(payload.clone());
-        let slice = slice.map(|waiter| Handed { waiter, what: what() }).collect();
+        let slice: Vec<_> = slice.map(|waiter| Handed { waiter, what: what() }).collect();
         if spread.left.is_empty() {
             self.spreads.pop_front();
         }
+        self.tally.handed += slice.len() as u64;
         slice
     }
 
@@ -126,9 +138,20 @@ impl Board {
         (!self.events.is_empty() && !self.waiters.is_empty()).then_some(TOPIC_LENT_MIN)
     }
 
-    /// Says what was lost for want of room since it was said last.
-    pub(super) fn tell_of_losses(&mut self, topic: &str) {
-        let (forgotten, presumed) = (std::mem::take(&mut self.forgotten), std::mem::take(&mut self.presumed));
+    /// Says what happened since it was said last; nothing, if it was said before.
+    pub(super) fn tell(&mut self, topic: &str, is_silent: bool) {
+        let tally = std::mem::take(&mut self.tally);
+        if is_silent {
+            return;
+        }
+        let Tally {
+            published,
+            handed,
+            forgotten,
+            presumed,
+        } = tally;
+        telemetry::events(published, handed);
+        telemetry::events_lost(forgotten, presumed);
         if forgotten > 0 {
             tracing::warn!(
                 topic,
@@ -146,6 +169,7 @@ impl Board {
     }
 
     fn publish(&mut self, event: Event) {
+        self.tally.published += 1;
         if event.to_one || self.waiters.is_empty() {
             let number = self.notes;
             let lent_at_ms = None;
@@ -186,7 +210,7 @@ impl Board {
             }
             let room = TOPIC_EVENT_BYTES_LENT.saturating_sub(kept.bytes());
             while self.lent.event_bytes() > room && self.lent.presume_taken(now) {
-                self.presumed += 1;
+                self.tally.presumed += 1;
             }
             if self.lent.len() > 0 && self.lent.event_bytes() > room {
                 break;
@@ -196,6 +220,7 @@ impl Board {
                 kept.lent_at_ms = Some(now);
                 self.lent.insert(waiter.clone(), kept);
                 handed.push(Handed { waiter, what });
+                self.tally.handed += 1;
             }
         }
         if self.waiters.is_empty() {
@@ -204,7 +229,7 @@ impl Board {
         let mut bytes: usize = self.events.iter().map(Kept::bytes).sum();
         while self.events.len() > TOPIC_EVENTS_MAX || bytes > TOPIC_EVENT_BYTES_KEPT {
             bytes -= self.events.pop_front().map_or(bytes, |forgotten| forgotten.bytes());
-            self.forgotten += 1;
+            self.tally.forgotten += 1;
         }
     }
 }

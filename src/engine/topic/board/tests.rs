@@ -76,7 +76,7 @@ fn who_is_paused_holds_up_nobody_for_ever() {
     assert!(board.take(Vec::new(), MINUTE - 1).is_empty(), "they may give it up yet");
     let handed = board.take(Vec::new(), MINUTE);
     assert_eq!(told(&handed), [("c", Some(3))]);
-    assert_eq!((board.presumed, board.looks_again_in()), (1, None));
+    assert_eq!((board.tally.presumed, board.looks_again_in()), (1, None));
     // What counts as taken is nobody else's, and what is kept aside is.
     let handed = board.take(vec![waits("d"), Note::Returned(waiter("a"))], MINUTE);
     assert!(handed.is_empty(), "{handed:?}");
@@ -149,15 +149,15 @@ fn the_oldest_are_forgotten_for_more_and_that_is_counted() {
     let many = u64::try_from(TOPIC_EVENTS_MAX).unwrap() + 3;
     let handed = board.take((0..many).map(|number| for_one(number as u8)).collect(), 0);
     assert!(handed.is_empty());
-    assert_eq!((board.events.len(), board.forgotten), (TOPIC_EVENTS_MAX, 3));
+    assert_eq!((board.events.len(), board.tally.forgotten), (TOPIC_EVENTS_MAX, 3));
     assert_eq!(told(&board.take(vec![waits("a")], 0)), [("a", Some(3))]);
-    board.tell_of_losses("t");
-    assert_eq!((board.forgotten, board.presumed), (0, 0), "it is told once");
+    board.tell("t", false);
+    assert_eq!(board.tally, Tally::default(), "it is told once");
     let mut board = Board::default();
     let large = TOPIC_EVENT_BYTES_KEPT / 2;
     board.take(vec![event(1, large, true, HOUR), event(2, large, true, HOUR)], 0);
     assert_eq!(
-        (board.events.len(), board.forgotten),
+        (board.events.len(), board.tally.forgotten),
         (1, 1),
         "they are bounded in bytes, too"
     );
@@ -165,7 +165,7 @@ fn the_oldest_are_forgotten_for_more_and_that_is_counted() {
     // What is too old is not lost.
     board.take(vec![for_one(4)], 0);
     board.take(Vec::new(), 24 * HOUR);
-    assert_eq!((board.events.len(), board.forgotten), (0, 1));
+    assert_eq!((board.events.len(), board.tally.forgotten), (0, 1));
 }
 
 #[test]
