@@ -115,10 +115,10 @@ async fn the_last_run_is_what_callers_and_parents_get() {
         }
     };
     let (on_top, again, below, above, ()) = futures_util::join!(
-        top.result().into_future(),
-        top.result().into_future(),
-        child.result().into_future(),
-        parent.result().into_future(),
+        top.result().timeout("1h").into_future(),
+        top.result().timeout("1h").into_future(),
+        child.result().timeout("1h").into_future(),
+        parent.result().timeout("1h").into_future(),
         speaks
     );
     let sums = [on_top, again, below, above].map(Result::unwrap);
