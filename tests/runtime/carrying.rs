@@ -190,7 +190,7 @@ fn a_damaged_dead_letter_keeps_no_others() {
         );
         let runtime = open().await;
         let left = runtime.dead_letters().list(None).await.unwrap();
-        let ids: Vec<_> = left.letters.iter().map(|letter| letter.id()).collect();
+        let ids: Vec<_> = left.letters.iter().map(everstep::Letter::id).collect();
         assert_eq!(ids, [found.letters[0].id(), found.letters[2].id()]);
         assert_eq!(left.damaged, 1);
         runtime.dead_letters().discard(&left.letters[1]).await.unwrap();
