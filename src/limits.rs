@@ -372,8 +372,13 @@ pub const TOPIC_EVENTS_MAX: usize = 1024;
 /// Bytes of the events that a topic keeps: with those who wait they are one value of the store.
 pub const TOPIC_EVENT_BYTES_KEPT: usize = 512 * 1024;
 
-/// Bytes of the events for one that are handed out and not taken yet. Past this an event waits among those that are kept.
+/// Bytes of the events for one that are handed out and not taken yet. Past this an event waits among those that are kept,
+/// for [`TOPIC_LENT_MIN`] at most.
 pub const TOPIC_EVENT_BYTES_LENT: usize = 512 * 1024;
+
+/// For so long at least an event for one is kept aside for others, once it was handed out. After that, if there is no room
+/// to keep another one aside, it counts as taken: whoever has it may be paused for months, and others wait.
+pub const TOPIC_LENT_MIN: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Instances that may wait for one event (`Limit`).
 pub const TOPIC_WAITERS_MAX: usize = 16 * 1024;

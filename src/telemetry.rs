@@ -96,6 +96,54 @@ pub(crate) fn deleted(count: u64) {
     counter!("everstep_deleted_total").increment(count);
 }
 
+/// So much of what instances have for each other got where it was going.
+pub(crate) fn carried(parcels: usize) {
+    counter!("everstep_parcels_total").increment(parcels as u64);
+}
+
+/// Of so many instances something is on its way that could not be delivered for now.
+pub(crate) fn senders_held(count: usize) {
+    gauge!("everstep_senders_held").set(number(count));
+}
+
+/// A message that could not be delivered was kept.
+pub(crate) fn buried() {
+    counter!("everstep_dead_letters_total").increment(1);
+}
+
+/// A topic took notes: so many events, and so many that it handed to somebody.
+pub(crate) fn events(published: u64, handed: u64) {
+    counter!("everstep_events_total").increment(published);
+    counter!("everstep_events_handed_total").increment(handed);
+}
+
+/// A topic had no room: so many events were forgotten, and so many for one count as taken.
+pub(crate) fn events_lost(forgotten: u64, presumed: u64) {
+    counter!("everstep_events_forgotten_total").increment(forgotten);
+    counter!("everstep_events_presumed_taken_total").increment(presumed);
+}
+
+/// A schedule decided: so many instances to begin, and so many slots to pass over.
+pub(crate) fn slots(started: u64, skipped: u64) {
+    counter!("everstep_slots_started_total").increment(started);
+    counter!("everstep_slots_skipped_total").increment(skipped);
+}
+
+/// An instance came to a gate.
+pub(crate) fn came_to_gate() {
+    counter!("everstep_gate_entries_total").increment(1);
+}
+
+/// An instance that stood at a gate was let in.
+pub(crate) fn let_in() {
+    counter!("everstep_gate_admissions_total").increment(1);
+}
+
+/// A batch came to one of its instances.
+pub(crate) fn batch(outcome: &'static str) {
+    counter!("everstep_batch_instances_total", "outcome" => outcome).increment(1);
+}
+
 #[expect(
     clippy::cast_precision_loss,
     reason = "a gauge is a float, and nothing here counts to 2^52"

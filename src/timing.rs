@@ -28,6 +28,14 @@ pub enum InvalidTiming {
     /// The interval is too short.
     #[error("an interval of {0:?} is too short: the shortest is {SCHEDULE_INTERVAL_MIN:?}")]
     Interval(Duration),
+    /// The jitter is so long that slots would run into each other.
+    #[error("a jitter of {jitter:?} is too long: it has to be shorter than the {gap:?} between two slots")]
+    Jitter {
+        /// What was given.
+        jitter: Duration,
+        /// The shortest time between two slots.
+        gap: Duration,
+    },
     /// The text is not a duration.
     #[error(transparent)]
     Duration(#[from] InvalidDuration),
@@ -39,6 +47,7 @@ impl InvalidTiming {
         match self {
             Self::Cron { .. } | Self::Interval(_) => "ES0121",
             Self::Zone(_) => "ES0122",
+            Self::Jitter { .. } => "ES0123",
             Self::Duration(error) => error.code(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::engine::waits_for;
+use crate::engine::{is_unseen, waits_for};
 use crate::location::{Location, Segment};
 use crate::storage::engine::Snapshot;
 use crate::storage::key::{Key, Local};
@@ -126,7 +126,8 @@ pub(crate) fn cut(
         if matches!(entry.kind, EntryKind::Promise { .. }) && !cut.keeps(entry) {
             left.promises.push((entry.id, kept.is_some()));
         }
-        if entry.completed.is_none() {
+        let goes_unseen = is_unseen(&entry.kind) && kept.is_none();
+        if entry.completed.is_none() || goes_unseen {
             let list = if kept.is_some() {
                 &mut left.open
             } else {
@@ -154,10 +155,11 @@ pub(crate) fn cut(
     Ok(Ok(left))
 }
 
-/// Whether an entry that is not complete has nothing more to come for it: a child that was closed, a wait of which the
-/// topic was told that it is over.
+/// Whether an entry has nothing more to come for it: a child that was closed, a wait of which the topic was told that it
+/// is over, an event for one that went back because the instance was ended before it looked.
 fn is_over(entry: &Entry, ended: bool) -> bool {
     match &entry.kind {
+        kind if is_unseen(kind) => ended,
         _ if entry.completed.is_some() => false,
         EntryKind::Child(child) => child.closed || (ended && child.is_open()),
         EntryKind::Event { .. } => ended || waits_for(entry).is_none(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::engine::journal::{Journal, has_given_back, is_given_up};
 use crate::engine::witness::CallSite;
 use crate::location::Location;
-use crate::storage::record::EntryKind;
+use crate::storage::record::{Entry, EntryKind};
 
 /// Where history and code went apart, and what can be done about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -56,7 +56,7 @@ impl Divergence {
         });
         Self {
             path: journal.names.path(location),
-            recorded: journal.entries.get(location).map(|entry| described(&entry.kind)),
+            recorded: journal.entries.get(location).map(described),
             asked,
             asked_at: call_site.map(ToString::to_string),
             neighbours: neighbours.collect(),
@@ -65,8 +65,9 @@ impl Divergence {
 }
 
 /// What is recorded, with what tells it apart where its place does not.
-fn described(kind: &EntryKind) -> String {
-    let name = kind.name();
+fn described(entry: &Entry) -> String {
+    let kind = &entry.kind;
+    let (name, is_complete) = (kind.name(), entry.completed.is_some());
     match kind {
         EntryKind::Sent { to, name: message, .. } => format!("{name}, {message} to {to}"),
         EntryKind::Publish { topic, .. } => format!("{name}, {topic}"),
@@ -75,6 +76,7 @@ fn described(kind: &EntryKind) -> String {
         EntryKind::Version { version } => format!("{name}, {version}"),
         EntryKind::Receive { .. } if has_given_back(kind) => format!("{name} whose message went back unread"),
         EntryKind::Event { .. } if is_given_up(kind) => format!("{name} that was given up"),
+        EntryKind::Event { .. } if is_complete && has_given_back(kind) => format!("{name} that went back unread"),
         _ => name.to_owned(),
     }
 }

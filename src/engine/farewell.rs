@@ -3,7 +3,7 @@
 
 use crate::clock::Millis;
 use crate::engine::derived;
-use crate::engine::journal::{Journal, waits_for};
+use crate::engine::journal::{Journal, concerns};
 use crate::engine::schedule::{self, schedule_name};
 use crate::engine::topic::{Note, Waiter, topic_of};
 use crate::ids::{InstanceId, MessageId};
@@ -81,19 +81,29 @@ impl Farewell<'_> {
         });
         let mut told = self.to_children(children, reason);
         for (location, entry) in entries {
-            if let Some(topic) = waits_for(entry) {
+            if let Some(topic) = concerns(entry) {
                 told.push(self.to_topic(location, entry.id, topic));
             }
         }
         told
     }
 
-    /// What a topic is told when the wait at a place is over without an event.
+    /// What a topic is told when the wait at a place is over without an event, or its event was dropped unread.
     pub(crate) fn to_topic(self, location: &Location, entry: u64, topic: &str) -> Outgoing {
+        let told = Note::GaveUp(self.waiter(entry)).content();
+        self.message(topic_of(topic).as_str(), location, "gave up", told)
+    }
+
+    /// What a topic is told when the event that the wait at a place was given is nobody else's any more.
+    pub(crate) fn taken(self, location: &Location, entry: u64, topic: &str) -> Outgoing {
+        let told = Note::Taken(self.waiter(entry)).content();
+        self.message(topic_of(topic).as_str(), location, "taken", told)
+    }
+
+    fn waiter(self, entry: u64) -> Waiter {
         // The wait may have begun in an earlier run, of which a reset has kept it.
         let (instance, run) = (self.instance.to_string(), Journal::began_in(entry));
-        let told = Note::GaveUp(Waiter { instance, run, entry }).content();
-        self.message(topic_of(topic).as_str(), location, "gave up", told)
+        Waiter { instance, run, entry }
     }
 
     /// A message from this instance to another one.

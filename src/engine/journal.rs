@@ -43,7 +43,8 @@ use crate::location::Location;
 use crate::storage::payload::Payload;
 use crate::storage::record::{ChildState, Entry, EntryKind, Failure, Message};
 
-pub(crate) use events::{is_given_up, waits_for};
+pub(crate) use events::Looked;
+pub(crate) use events::{concerns, is_given_up, is_unseen, unseen, waits_for};
 use gathered::Gathered;
 pub(crate) use iterations::{Again, poll_inside};
 use shared::Buried;
@@ -119,6 +120,8 @@ pub(crate) struct Journal {
     pub(crate) dropped: Vec<Location>,
     /// Messages that waits had taken which were dropped before anybody looked at them.
     unread: Vec<(Location, Vec<Message>)>,
+    /// Events for one that the code has looked at, or has dropped unread, since topics were told.
+    looked: Vec<Looked>,
     /// Children that are to be closed: nobody waits for them any more.
     pub(crate) closing: Vec<(Location, ChildState)>,
     /// Entries that changed without being asked for: loop states, versions, joins.
@@ -232,6 +235,7 @@ impl Journal {
             buried: Vec::new(),
             dropped: Vec::new(),
             unread: Vec::new(),
+            looked: Vec::new(),
             closing: Vec::new(),
             dirty: Vec::new(),
             trimmed: Vec::new(),

@@ -139,7 +139,7 @@ pub(crate) use execution::panic_text;
 pub(crate) use execution::{AttemptEnd, Begin, Execution, Loaded, Turn, Whereabouts};
 pub(crate) use farewell::Farewell;
 pub use incident::{Consequence, Incident, Observer};
-pub(crate) use journal::waits_for;
+pub(crate) use journal::{is_unseen, waits_for};
 pub use lifecycle::{Lifecycle, LifecycleObserver, Moment};
 pub use message::{Message, Messages, Question};
 #[cfg(feature = "testing")]

@@ -130,6 +130,7 @@ async fn slot(ctx: &Ctx<Schedule>, terms: &Terms, times: &Times, mut diary: Diar
     let (acts, news) = join(acts, news(ctx, diary.wakes_at_ms(terms))).await;
     acts?;
     let (news, now) = (news?, ctx.scope().now_ms());
+    let before = (diary.started, diary.skipped);
     if let Some(News::Ended(instance)) = &news {
         diary.ended(instance);
     }
@@ -148,6 +149,9 @@ async fn slot(ctx: &Ctx<Schedule>, terms: &Terms, times: &Times, mut diary: Diar
         }
         Some(News::Ordered(order, reply)) => reply.with(&diary.obey(&order, now, terms, times))?,
         Some(News::Ended(_)) | None => {}
+    }
+    if !ctx.scope().journal().lock().is_silent() {
+        crate::telemetry::slots(diary.started - before.0, diary.skipped - before.1);
     }
     ok(Loop::Continue(diary))
 }

@@ -21,7 +21,7 @@ use crate::limits::{TOPIC_BOARD_BYTES_MAX, TOPIC_NOTES_MAX};
 use crate::storage::payload::{Codecs, Payload};
 use crate::storage::record::{Content, Decided, Failure, FailureKind, Origin, Reach, Secret};
 
-use board::Board;
+use board::{Board, Handed, What};
 
 /// What the ids of topics begin with. Nobody can take such an id.
 const PREFIX: &str = "__topic ";
@@ -35,7 +35,7 @@ pub(crate) enum Note {
     Waits(Waiter),
     /// Somebody does so no more.
     GaveUp(Waiter),
-    /// Somebody has what was handed to it.
+    /// Somebody has looked at what was handed to it.
     Taken(Waiter),
     /// What was handed to somebody was not taken.
     Returned(Waiter),
@@ -115,10 +115,16 @@ impl Workflow for Topic {
                 let handed = if board.is_spreading() {
                     board.spread()
                 } else {
-                    let notes = ctx.receive_many::<Note>(TOPIC_NOTES_MAX).await?;
+                    let notes = ctx.receive_many::<Note>(TOPIC_NOTES_MAX);
+                    let notes = match board.looks_again_in() {
+                        Some(wait) => notes.within(wait).await?,
+                        None => notes.await?,
+                    };
                     board.take(notes, ctx.scope().now_ms())
                 };
-                let told = handed.into_iter().map(|(waiter, event)| hand(&ctx, waiter, event));
+                let is_silent = ctx.scope().journal().lock().is_silent();
+                board.tell(ctx.id().as_str(), is_silent);
+                let told = handed.into_iter().map(|handed| hand(&ctx, handed));
                 futures_util::future::try_join_all(told).await?;
                 ok(Loop::<Board, ()>::Continue(board))
             },
@@ -127,14 +133,20 @@ impl Workflow for Topic {
     }
 }
 
-/// Hands an event to who waits for it; none if the topic has no room for another one who waits.
-fn hand(ctx: &Ctx<Topic>, waiter: Waiter, event: Option<Payload>) -> SendTo {
+/// Hands an event to who waits for it, or says that there is no room to wait.
+fn hand(ctx: &Ctx<Topic>, Handed { waiter, what }: Handed) -> SendTo {
     let full = || Failure::new(FailureKind::Limit, "too many wait for this event");
+    // Of an event for one the topic wants to hear what becomes of it; of the rest it has no use for an answer.
+    let (decided, reach) = match what {
+        What::ForOne(event) => (Decided::Completed(event), Reach::Waiting),
+        What::ForAll(event) => (Decided::Completed(event), Reach::Nobody),
+        What::NoRoom => (Decided::Failed(full()), Reach::Nobody),
+    };
     let content = Content::Settled {
         run: waiter.run,
         entry: waiter.entry,
-        decided: event.map_or_else(|| Decided::Failed(full()), Decided::Completed),
-        reach: Reach::Waiting,
+        decided,
+        reach,
     };
     SendTo::new(ctx.scope(), InstanceId::internal(waiter.instance), Ok(content))
 }

@@ -9,7 +9,7 @@ use crate::handle::{Error, Result, Sent, look, named, start, wait};
 use crate::ids::{InstanceId, MessageId, Shard};
 use crate::storage::payload::Payload;
 use crate::storage::record::DeadLetter;
-use crate::storage::{self, Commit, Refusal};
+use crate::storage::{self, Buried, Commit, Refusal};
 
 /// Messages that could not be delivered: to be looked at, delivered after all, or thrown away.
 ///
@@ -49,6 +49,8 @@ pub struct Letter {
 pub struct Letters {
     /// The messages.
     pub letters: Vec<Letter>,
+    /// How many lie among them that can't be read, because what is stored is damaged. `everstep verify` says what it is.
+    pub damaged: usize,
     /// Where the next ones begin, for [`DeadLetters::list`]; none if there are no more. It holds in every process.
     pub next: Option<String>,
 }
@@ -120,21 +122,27 @@ impl DeadLetters {
             Some((at_ms, id)) => store.dead_letters_behind(shard, (*at_ms, id))?,
             None => store.dead_letters(shard, None)?,
         };
-        let has_more = page.next.is_some();
-        let letters: Vec<_> = page
-            .rows
-            .into_iter()
-            .map(|(at_ms, dead)| Letter { shard, at_ms, dead })
-            .collect();
+        let last = page.rows.last().filter(|_| page.next.is_some());
+        let behind = last.map(|last| format!("{}.{}.{}", shard.0, last.at_ms, last.id));
+        let (mut letters, mut damaged) = (Vec::new(), 0);
+        for Buried { at_ms, id, dead } in page.rows {
+            match dead {
+                Ok(dead) => letters.push(Letter { shard, at_ms, dead }),
+                Err(error) => {
+                    tracing::error!(message = id, %error, code = error.code(), "a dead letter can't be read");
+                    damaged += 1;
+                }
+            }
+        }
         let next_shard = Shard(shard.0 + 1);
-        let next = match letters.last() {
-            Some(last) if has_more => Some(format!("{}.{}.{}", shard.0, last.at_ms, last.id())),
+        let next = match behind {
+            Some(behind) => Some(behind),
             _ => store
                 .shards()
                 .any(|shard| shard == next_shard)
                 .then(|| next_shard.0.to_string()),
         };
-        Ok(Letters { letters, next })
+        Ok(Letters { letters, damaged, next })
     }
 
     /// Delivers a message to the instance that it was for. It is gone from here when that has worked, and taken once

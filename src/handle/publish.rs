@@ -37,7 +37,8 @@ impl<E: Message> Publishing<E> {
         }
     }
 
-    /// Under this id: a second event with the same one is a duplicate, and is not delivered.
+    /// Under this id: a second event with the same one is a duplicate, and is not delivered. The topic remembers the id
+    /// for as long as the store lives, which is a small row for each; an event without an id leaves nothing behind.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
@@ -70,6 +71,7 @@ impl<E: Message> IntoFuture for Publishing<E> {
                 keep,
             } = self;
             wait::goes_on(&shared)?;
+            let is_named = id.is_some();
             let id = send::message_id(&shared, id)?;
             let (topic, now) = (topic_of(E::NAME), shared.clock.now_ms());
             let codecs = shared.store.codecs();
@@ -98,7 +100,12 @@ impl<E: Message> IntoFuture for Publishing<E> {
                 Err(error) => return Err(error.into()),
             }
             let note = record::Message::told(Note::NAME, id, payload, now);
-            match send::deliver(&shared, &topic, &note).await? {
+            let delivered = if is_named {
+                send::deliver(&shared, &topic, &note).await
+            } else {
+                send::hand_over(&shared, &topic, &note).await
+            };
+            match delivered? {
                 Delivered::Now(_) => Ok(Sent::Accepted),
                 Delivered::Before(_) => Ok(Sent::Duplicate),
             }

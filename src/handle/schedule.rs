@@ -98,7 +98,8 @@ impl Scheduling {
     }
 
     /// Lets each slot begin up to so much later than its time, so that many schedules of the same time don't begin at
-    /// once. How much follows from the schedule and the slot.
+    /// once. How much follows from the schedule and the slot. It has to be shorter than the time between two slots, or one
+    /// would run into the next.
     pub fn jitter(mut self, jitter: impl IntoDuration) -> Self {
         self.jitter = jitter.into_duration();
         self
@@ -127,6 +128,11 @@ impl Scheduling {
         let Self { shared, name, .. } = self;
         let rule = self.timing.into_rule()?;
         let jitter_ms = whole_ms(self.jitter?);
+        let gap_ms = rule.times()?.shortest_gap_ms(shared.clock.now_ms());
+        if let Some(gap_ms) = gap_ms.filter(|gap_ms| jitter_ms >= *gap_ms) {
+            let (jitter, gap) = (Duration::from_millis(jitter_ms), Duration::from_millis(gap_ms));
+            return Err(InvalidTiming::Jitter { jitter, gap }.into());
+        }
         let Some(definition) = shared.definitions.get(self.workflow) else {
             return Err(Error::Unregistered(self.workflow.to_owned()));
         };

@@ -10,7 +10,7 @@ use crate::handle::{Error, Handle, Result, look, size, wait};
 use crate::ids::{InstanceId, MessageId};
 use crate::storage::key::{Arrival, Local};
 use crate::storage::record::{self, Content};
-use crate::storage::{self, Commit, Refusal};
+use crate::storage::{self, Commit, Namespace, Refusal};
 use crate::ulid;
 
 /// What became of a message that was sent.
@@ -148,12 +148,27 @@ pub(crate) async fn deliver(
     instance: &InstanceId,
     message: &record::Message,
 ) -> Result<Delivered> {
+    put(shared, instance, message, Commit::deliver).await
+}
+
+/// The same for a message whose id nobody knows: it can't be sent again, and is not remembered.
+pub(crate) async fn hand_over(
+    shared: &Arc<Shared>,
+    instance: &InstanceId,
+    message: &record::Message,
+) -> Result<Delivered> {
+    put(shared, instance, message, Commit::hand_over).await
+}
+
+type Put = for<'c> fn(&'c mut Commit, &Namespace, Arrival, &record::Message) -> &'c mut Commit;
+
+async fn put(shared: &Arc<Shared>, instance: &InstanceId, message: &record::Message, add: Put) -> Result<Delivered> {
     wait::goes_on(shared)?;
     let namespace = shared.store.namespace(instance);
     let (shard, mut place) = (namespace.shard(), None);
     let pending = shared.store.submit_delivery(shard, |arrivals| {
         let mut commit = Commit::new(shard);
-        commit.deliver(&namespace, *place.insert(arrivals.next_place()), message);
+        add(&mut commit, &namespace, *place.insert(arrivals.next_place()), message);
         commit
     });
     let (pending, to) = (pending.await?, instance.clone());

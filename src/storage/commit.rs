@@ -196,18 +196,24 @@ impl Commit {
     /// Puts a message into the inbox of an instance that has not ended and has not seen it. If the inbox is full, the
     /// commit is refused, unless the message is one that the instance is owed or an operator's.
     pub fn deliver(&mut self, namespace: &Namespace, arrival: Arrival, message: &Message) -> &mut Self {
-        self.check(namespace);
+        self.hand_over(namespace, arrival, message);
         // A message that may come twice leaves no trace: whoever gets millions of them stays as small as it is.
+        if !message.may_come_twice() {
+            self.set_seen(namespace, &message.id, &Seen::from(arrival));
+        }
+        self
+    }
+
+    /// The same for a message that can't be sent again: its outbox row goes with this commit, or nobody knows its id. So
+    /// nobody has to remember it, and whoever never ends stays as small as it is.
+    pub(crate) fn hand_over(&mut self, namespace: &Namespace, arrival: Arrival, message: &Message) -> &mut Self {
+        self.check(namespace);
         // In this order: a message that an instance has taken is a duplicate also when the instance has ended since.
-        let counts = !message.may_come_twice();
-        if counts {
+        if !message.may_come_twice() {
             self.require(Condition::Unseen(namespace.instance().clone(), message.id.clone()));
         }
         self.require(Condition::Open(namespace.instance().clone()));
         self.put(|out| namespace.key_into(&Local::Inbox(arrival), out), message);
-        if counts {
-            self.set_seen(namespace, &message.id, &Seen::from(arrival));
-        }
         let instance = namespace.instance().clone();
         self.intents.push(Intent::Delivered {
             instance,

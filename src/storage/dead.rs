@@ -9,18 +9,25 @@ use crate::storage::commit::Commit;
 use crate::storage::engine::{Direction, Scan};
 use crate::storage::error::{Error, Result};
 use crate::storage::key::{self, Key};
-use crate::storage::listing::{Cursor, Page, page};
+use crate::storage::listing::{Cursor, Page, page_of};
 use crate::storage::record::DeadLetter;
 use crate::storage::store::Store;
 use crate::storage::value;
 
+/// A message that could not be delivered, as it lies in the store.
+#[derive(Debug)]
+pub struct Buried {
+    /// When that was found.
+    pub at_ms: Millis,
+    /// The id of the message.
+    pub id: String,
+    /// What is kept of it, or why that can't be read. One that can't must not keep the others.
+    pub dead: Result<DeadLetter>,
+}
+
 impl Store {
     /// The messages of a shard that could not be delivered, behind this one.
-    pub(crate) fn dead_letters_behind(
-        &self,
-        shard: Shard,
-        (at_ms, message): (Millis, &str),
-    ) -> Result<Page<(Millis, DeadLetter)>> {
+    pub(crate) fn dead_letters_behind(&self, shard: Shard, (at_ms, message): (Millis, &str)) -> Result<Page<Buried>> {
         let mut key = Key::Dead(shard, at_ms, message.into()).pack();
         key.push(0);
         self.dead_letters(shard, Some(&Cursor(key)))
@@ -40,13 +47,16 @@ impl Store {
     }
 
     /// The messages of a shard that could not be delivered, oldest first, at most [`PAGE_ROWS_MAX`] of them.
-    pub fn dead_letters(&self, shard: Shard, after: Option<&Cursor>) -> Result<Page<(Millis, DeadLetter)>> {
-        page(
+    pub fn dead_letters(&self, shard: Shard, after: Option<&Cursor>) -> Result<Page<Buried>> {
+        page_of(
             &*self.snapshot(shard)?,
             key::dead(shard),
             after,
             |key, dead| match key {
-                Key::Dead(_, at, _) => Some((at, dead)),
+                Key::Dead(_, at_ms, id) => {
+                    let id = id.into_owned();
+                    Some(Ok(Buried { at_ms, id, dead }))
+                }
                 _ => None,
             },
         )

@@ -307,7 +307,7 @@ pub(super) fn page<R: Record, T>(
 }
 
 /// The same, where `shape` decides what becomes of a record that can't be read.
-fn page_of<R: Record, T>(
+pub(super) fn page_of<R: Record, T>(
     snapshot: &dyn Snapshot,
     range: (Vec<u8>, Vec<u8>),
     after: Option<&Cursor>,

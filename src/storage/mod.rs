@@ -63,6 +63,7 @@ mod watermark;
 pub use activation::Activation;
 pub use commit::{Commit, Condition};
 pub use committer::{Pending, Receipt};
+pub use dead::Buried;
 pub use error::{Error, Refusal, Result};
 pub(crate) use flight::{Flight, FlightSlot, Flown, InFlight};
 pub(crate) use listing::Stands;

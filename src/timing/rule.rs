@@ -82,6 +82,9 @@ fn cron(text: &str, zone: &str) -> Result<(croner::Cron, TimeZone), InvalidTimin
     Ok(*read)
 }
 
+/// Slots of a pattern that are looked at for the shortest time between two of them: more than a week of hours.
+const GAP_SLOTS: usize = 200;
+
 impl Times {
     /// The first time after this one.
     pub(crate) fn after(&self, after_ms: Millis) -> Option<Millis> {
@@ -102,6 +105,16 @@ impl Times {
             }
             Self::Once { at_ms } => (*at_ms > after_ms).then_some(*at_ms),
         }
+    }
+
+    /// The shortest time between two of the next ones, if there are two.
+    pub(crate) fn shortest_gap_ms(&self, now: Millis) -> Option<Millis> {
+        if let Self::Every { interval_ms, .. } = self {
+            return Some(*interval_ms);
+        }
+        let next = std::iter::successors(self.after(now), |slot| self.after(*slot));
+        let next: Vec<_> = next.take(GAP_SLOTS).collect();
+        next.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).min()
     }
 
     /// The first time for somebody who says so now. One time that is over counts all the same.

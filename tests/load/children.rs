@@ -74,6 +74,11 @@ fn ten_thousand_children_are_cancelled_with_their_parent() {
             assert!(handle.result().await.is_err());
             drop((handle, runtime));
             let runtime = ground.open(builder(), small()).await;
+            let cancelled = runtime.list().parent("parent").status(Status::Cancelled);
+            assert!(
+                cancelled.count().await.unwrap() < many,
+                "the machine died in the middle of it"
+            );
             pass(Duration::from_secs(60)).await;
             let cancelled = runtime.list().parent("parent").status(Status::Cancelled);
             assert_eq!(cancelled.count().await.unwrap(), many);

@@ -14,6 +14,7 @@ mod backlog;
 mod bystander;
 mod children;
 mod floods;
+mod gates;
 mod ground;
 mod loops;
 #[path = "../runtime/machine.rs"]

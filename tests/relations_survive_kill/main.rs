@@ -1,5 +1,5 @@
 //! What goes on between instances is killed with SIGKILL in the middle, again and again, and carried on: the cancellation
-//! of a tree, messages from shard to shard, the line at a gate. FAULTS 1, 58, 59 and 67.
+//! of a tree, messages from shard to shard, the line at a gate, the undoing of a saga. FAULTS 1, 57, 58, 59 and 67.
 //!
 //! Each test starts itself as a child process that runs in one thread, on a store on disk and with a clock of its own. At
 //! a given place (a commit, or a line of a workflow) that thread stops, and with it everything; there the parent kills
@@ -17,3 +17,4 @@ mod cancellation;
 mod gates;
 mod life;
 mod messages;
+mod sagas;

@@ -5,9 +5,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use everstep::storage::Pace;
+use everstep::storage::key::Key;
 use everstep::storage::record::Status;
-use everstep::{Builder, ClosePolicy, Config, Ctx, Result, Runtime, Simulated, ok, workflow};
+use everstep::{Builder, ClosePolicy, Config, Ctx, Result, Runtime, Shard, Simulated, ok, workflow};
 
+use crate::holds::damage;
 use crate::kit::{Word, machine, pass, waits};
 use crate::machine::{Machine, in_virtual_time, settle};
 
@@ -138,4 +140,59 @@ async fn those_who_end_together_share_their_syncs() {
     assert_eq!(ended, CHILDREN as u64 + 1);
     let taken = groups.load(Ordering::Relaxed) - before;
     assert!(taken < 50, "{taken} groups for {CHILDREN} children");
+}
+
+/// FAULTS 11: found in review. The courier gave up a round at the first shard whose outboxes it could not read, and carried
+/// nothing of the shards behind it, for as long as the damage lasted.
+#[test]
+fn a_shard_that_cannot_be_read_keeps_no_others() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let open = || machine.open(builder(), Config::default().shards(2));
+        let runtime = open().await;
+        drop(runtime);
+        // No instance has such an id: nobody can say what this is.
+        damage(&machine, &Key::Outbox(Shard(0), "a/b".into(), 1, 0).pack());
+        let runtime = open().await;
+        let ear = runtime.start(waits, 1).id("ear").await.unwrap();
+        for number in 0..16 {
+            runtime.start(talks, ()).id(format!("t{number}")).await.unwrap();
+        }
+        assert_eq!(ear.result().await.unwrap(), [7]);
+    });
+}
+
+/// Sends so many letters to nobody.
+#[workflow]
+async fn writes(ctx: Ctx<Writes>, count: u64) -> Result<()> {
+    for number in 0..count {
+        ctx.send(waits, "nobody", Word(number)).dead_letter().await?;
+    }
+    ok(())
+}
+
+/// FAULTS 11: found in review. One damaged row, and no dead letter of its shard could be listed any more.
+#[test]
+fn a_damaged_dead_letter_keeps_no_others() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let open = || machine.open(builder().workflow(writes), Config::default());
+        let runtime = open().await;
+        runtime.start(writes, 3).await.unwrap().result().await.unwrap();
+        settle().await;
+        let found = runtime.dead_letters().list(None).await.unwrap();
+        assert_eq!((found.letters.len(), found.damaged), (3, 0));
+        drop(runtime);
+        let hit = &found.letters[1];
+        damage(
+            &machine,
+            &Key::Dead(Shard(0), hit.at_ms(), hit.id().as_str().into()).pack(),
+        );
+        let runtime = open().await;
+        let left = runtime.dead_letters().list(None).await.unwrap();
+        let ids: Vec<_> = left.letters.iter().map(everstep::Letter::id).collect();
+        assert_eq!(ids, [found.letters[0].id(), found.letters[2].id()]);
+        assert_eq!(left.damaged, 1);
+        runtime.dead_letters().discard(&left.letters[1]).await.unwrap();
+    });
 }

@@ -12,6 +12,7 @@ mod carrying;
 mod costs;
 mod crash;
 mod delays;
+mod events;
 mod executor;
 mod foreign;
 mod gates;

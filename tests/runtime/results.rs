@@ -1,10 +1,12 @@
 //! BEHAVIOUR 43: a result can be waited for as long as asked, by anybody, in any lifetime of the process.
 
+use std::time::Duration;
+
 use everstep::storage::record::FailureKind;
-use everstep::{Builder, Error, Runtime};
+use everstep::{Builder, Ctx, Error, Result, Runtime, ok, workflow};
 use futures_util::future::join_all;
 
-use crate::kit::{Word, echo, everyone, fails, naps, open, waits};
+use crate::kit::{Word, echo, everyone, fails, machine, naps, open, pass, waits};
 
 #[tokio::test(start_paused = true)]
 async fn several_waiters_all_get_it() {
@@ -78,4 +80,54 @@ async fn a_result_is_there_after_restarts() {
     );
     runtime.stop().await;
     drop(runtime);
+}
+
+/// Adds up words, each in a run of its own, until one says nothing.
+#[workflow(accepts(Word))]
+async fn renews(ctx: Ctx<Renews>, sum: u64) -> Result<u64> {
+    let Word(number) = ctx.receive().await?;
+    if number > 0 {
+        return ctx.continue_as_new(sum + number);
+    }
+    ok(sum)
+}
+
+#[workflow]
+async fn raises(ctx: Ctx<Raises>) -> Result<u64> {
+    ok(ctx.child(renews, 0).id("child").await?)
+}
+
+/// BEHAVIOUR 39: whoever waits since the first run gets what the last one came to, and whose it is and how it is called
+/// stays with it.
+#[tokio::test(start_paused = true)]
+async fn the_last_run_is_what_callers_and_parents_get() {
+    let builder = everyone().workflow(renews).workflow(raises);
+    let runtime = builder.open_simulated(machine()).await.unwrap();
+    let top = runtime.start(renews, 0).id("top").tag("team", "blue").await.unwrap();
+    let parent = runtime.start(raises, ()).id("parent").await.unwrap();
+    pass(Duration::from_secs(1)).await;
+    let child = runtime.handle(renews, "child").unwrap();
+    let speaks = async {
+        for number in [1, 2, 3, 0] {
+            top.send(Word(number)).await.unwrap();
+            child.send(Word(number * 10)).await.unwrap();
+            pass(Duration::from_secs(1)).await;
+        }
+    };
+    let (on_top, again, below, above, ()) = futures_util::join!(
+        top.result().timeout("1h").into_future(),
+        top.result().timeout("1h").into_future(),
+        child.result().timeout("1h").into_future(),
+        parent.result().timeout("1h").into_future(),
+        speaks
+    );
+    let sums = [on_top, again, below, above].map(Result::unwrap);
+    assert_eq!(sums, [6, 6, 60, 60]);
+    let (top, child) = (top.status().await.unwrap(), child.status().await.unwrap());
+    assert_eq!((top.run, child.run), (4, 4));
+    assert_eq!(top.tags.get("team").map(String::as_str), Some("blue"));
+    assert_eq!(child.parent.as_deref(), Some("parent"));
+    let tagged = runtime.list().tag("team", "blue").count().await.unwrap();
+    let children = runtime.list().parent("parent").count().await.unwrap();
+    assert_eq!((tagged, children), (1, 1));
 }

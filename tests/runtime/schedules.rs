@@ -58,6 +58,8 @@ async fn what_is_wrong_is_said_before_anything_is_written() {
         (Cron::new("0 0 0 1 1 * 2020"), "1m", "a", "ES0121"),
         (Cron::new("0 3 * * *").zone("Europe/Atlantis"), "1m", "a", "ES0122"),
         (Cron::new("0 3 * * *"), "5 parsecs", "a", "ES0104"),
+        (Cron::new("0 3 * * *"), "24h", "a", "ES0123"),
+        (Cron::new("0,5 3 * * *"), "5m", "a", "ES0123"),
         (Cron::new("0 3 * * *"), "1m", "a/b", "ES0101"),
         (Cron::new("0 3 * * *"), "1m", "__a", "ES0101"),
     ];
@@ -73,8 +75,18 @@ async fn what_is_wrong_is_said_before_anything_is_written() {
     assert_eq!(unknown.unwrap_err().code(), "ES0405");
     let short = runtime.schedule("a", Every::new("1ms")).starts(echo, 1).await;
     assert_eq!(short.unwrap_err().code(), "ES0121");
+    // Found in review: with a jitter of three hours most slots of a schedule of minutes were skipped, and nobody was told.
+    let minutely = || runtime.schedule("a", Every::new("1m")).starts(echo, 1);
+    for jitter in ["3h", "1m"] {
+        assert_eq!(
+            minutely().jitter(jitter).await.unwrap_err().code(),
+            "ES0123",
+            "{jitter}"
+        );
+    }
     assert!(runtime.schedules().await.unwrap().rows.is_empty());
     assert_eq!(runtime.list().workflow("__schedule").count().await.unwrap(), 0);
+    minutely().jitter("59s").await.unwrap();
 }
 
 #[workflow]

@@ -11,7 +11,7 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, Share
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-use crate::kit::{Word, fails, naps, waits};
+use crate::kit::{Word, fails, naps, pass, waits};
 use crate::machine::{Machine, in_virtual_time, settle};
 
 /// Keeps what is recorded, by name and labels.
@@ -341,7 +341,80 @@ fn a_snapshot_tells_how_many_commits_there_were() {
         let after = runtime.stats();
         assert!(after.commits >= before.commits + 3, "{after:?}");
         assert!(after.commits_per_second <= 1, "a few in ten seconds");
+        // Found in review: always zero would have done.
+        for _ in 0..100 {
+            runtime.start(naps, 1).await.unwrap();
+        }
+        pass(Duration::from_secs(2)).await;
+        let busy = runtime.stats();
+        let commits = busy.commits - after.commits;
+        assert!(commits >= 200, "{busy:?}");
+        assert_eq!(busy.commits_per_second, commits / 2, "in two seconds");
     });
+}
+
+#[derive(Debug, everstep::Message, serde::Serialize, serde::Deserialize)]
+struct Rang(u32);
+
+#[workflow]
+async fn rings(ctx: Ctx<Rings>) -> Result<()> {
+    for number in 0..1_030 {
+        ctx.publish(Rang(number)).to_one().await?;
+    }
+    ctx.send(hears, "nobody", Word(1)).dead_letter().await?;
+    ok(())
+}
+
+#[workflow]
+async fn listens(ctx: Ctx<Listens>) -> Result<u32> {
+    ok(ctx.wait_event::<Rang>().await?.0)
+}
+
+/// What goes on between instances, each once: also after a replay.
+#[test]
+fn metrics_count_what_goes_on_between_instances() {
+    let kept = Kept::default();
+    metrics::with_local_recorder(&kept, || {
+        in_virtual_time(async {
+            let machine = Machine::new();
+            let config = || Config::default().idle(Duration::ZERO);
+            let open = || machine.open(builder().workflow(rings).workflow(listens), config());
+            let runtime = open().await;
+            runtime.start(rings, ()).await.unwrap().result().await.unwrap();
+            pass(Duration::from_secs(60)).await;
+            drop(runtime);
+            let runtime = open().await;
+            let first = runtime.start(listens, ()).await.unwrap().result().await.unwrap();
+            assert_eq!(first, 6, "the oldest were forgotten");
+            let every = everstep::Every::new("10m");
+            runtime.schedule("s", every).starts(naps, 900).await.unwrap();
+            for _ in 0..2 {
+                runtime.start(naps, 60).at_most(1, "k").await.unwrap();
+            }
+            pass(Duration::from_secs(31 * 60)).await;
+            let all = runtime.list().workflow("listens");
+            runtime.batch(all).cancel("enough").start("b").await.unwrap();
+            pass(Duration::from_secs(60)).await;
+            settle().await;
+        });
+    });
+    let sums = [
+        ("everstep_events_total", 1_030.0),
+        ("everstep_events_forgotten_total", 6.0),
+        ("everstep_events_handed_total", 1.0),
+        ("everstep_events_presumed_taken_total", 0.0),
+        ("everstep_dead_letters_total", 1.0),
+        ("everstep_slots_started_total", 2.0),
+        ("everstep_slots_skipped_total", 1.0),
+        ("everstep_gate_entries_total", 2.0),
+        ("everstep_gate_admissions_total", 2.0),
+        ("everstep_batch_instances_total outcome=unchanged", 1.0),
+    ];
+    for (series, sum) in sums {
+        assert_eq!(kept.sum(series), sum, "{series}");
+    }
+    assert!(kept.sum("everstep_parcels_total") >= 1_033.0);
+    assert_eq!(kept.values("everstep_senders_held").last(), Some(&0.0));
 }
 
 /// The names that begin with ours, each in quotes of its own.

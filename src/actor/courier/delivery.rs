@@ -6,7 +6,7 @@ use crate::actor::courier::blocked::Blocked;
 use crate::actor::start::begin_rows;
 use crate::clock::Millis;
 use crate::engine::topic::is_topic;
-use crate::ids::{InstanceId, Shard};
+use crate::ids::{InstanceId, MessageId, Shard};
 use crate::limits::{OUTGOING_BYTES_MAX, OUTGOING_MAX};
 use crate::storage::payload::Payload;
 use crate::storage::record::{Content, DeadLetter, Decided, Outgoing, Parcel};
@@ -39,6 +39,8 @@ pub(crate) struct Carried {
     pub(crate) done: usize,
     /// Whether somebody left a gate.
     pub(crate) left_gate: bool,
+    /// Notes that topics remember and that nobody has any more: they can't come again.
+    pub(super) to_forget: Vec<(InstanceId, MessageId)>,
 }
 
 impl Carried {
@@ -46,6 +48,15 @@ impl Carried {
     fn starts(&mut self, target: &InstanceId, parcel: &Parcel) {
         if let Parcel::Start { origin, .. } = parcel {
             self.started.push((target.clone(), origin.workflow.clone()));
+        }
+    }
+
+    /// Notes that the row of a message is gone. A topic never ends, so it does not remember for ever what it was told.
+    pub(super) fn is_removed(&mut self, target: &InstanceId, parcel: &Parcel) {
+        if let Parcel::Message { message, .. } = parcel
+            && is_topic(target.as_str())
+        {
+            self.to_forget.push((target.clone(), message.id.clone()));
         }
     }
 }
@@ -82,6 +93,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
                 }
             }
         }
+        self.forget(&mut carried).await;
         carried
     }
 
@@ -103,7 +115,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
         let build: Build<'_> = Box::new(|arrivals| {
             let mut commit = Commit::new(sender.shard());
             for ((row, outgoing), target) in batch.iter().zip(&targets) {
-                self.put(&mut commit, target, &outgoing.parcel, arrivals);
+                self.put(&mut commit, target, &outgoing.parcel, arrivals, true);
                 commit.posted(&sender, row.revision, row.index);
             }
             commit
@@ -147,7 +159,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
         let at_home = sender.shard() == shard;
         let build: Build<'_> = Box::new(|arrivals| {
             let mut commit = Commit::new(shard);
-            self.put(&mut commit, &target, &outgoing.parcel, arrivals);
+            self.put(&mut commit, &target, &outgoing.parcel, arrivals, at_home);
             if at_home {
                 commit.posted(&sender, row.revision, row.index);
             }
@@ -156,13 +168,19 @@ impl<'a, H: Hand> Delivery<'a, H> {
         match self.hand.commit(shard, build).await {
             Ok(()) => {
                 carried.starts(&target, &outgoing.parcel);
-                carried.woken.push(target);
-                if at_home { Ok(()) } else { self.remove(row).await }
+                carried.woken.push(target.clone());
+                if !at_home {
+                    self.remove(row).await?;
+                    carried.is_removed(&target, &outgoing.parcel);
+                }
+                Ok(())
             }
             // It got there before, and the row was left by a crash. Whoever was to be woken then is woken now.
             Err(Error::Refused(Refusal::Duplicate(_))) => {
-                carried.woken.push(target);
-                self.remove(row).await
+                carried.woken.push(target.clone());
+                self.remove(row).await?;
+                carried.is_removed(&target, &outgoing.parcel);
+                Ok(())
             }
             Err(Error::Refused(Refusal::Exists)) => self.exists(row, outgoing, target, carried).await,
             Err(Error::Refused(Refusal::Missing)) if is_topic(target.as_str()) => {
@@ -170,12 +188,14 @@ impl<'a, H: Hand> Delivery<'a, H> {
                 // Now it is there; whatever refuses it then is tried again in the next round.
                 let build: Build<'_> = Box::new(|arrivals| {
                     let mut commit = Commit::new(shard);
-                    self.put(&mut commit, &target, &outgoing.parcel, arrivals);
+                    self.put(&mut commit, &target, &outgoing.parcel, arrivals, false);
                     commit
                 });
                 self.hand.commit(shard, build).await?;
                 carried.woken.push(target.clone());
-                self.remove(row).await
+                self.remove(row).await?;
+                carried.is_removed(&target, &outgoing.parcel);
+                Ok(())
             }
             Err(Error::Refused(Refusal::Missing)) => {
                 self.gone(row, outgoing, "there is no such instance", carried).await
@@ -188,9 +208,20 @@ impl<'a, H: Hand> Delivery<'a, H> {
         }
     }
 
-    fn put(&self, commit: &mut Commit, target: &InstanceId, parcel: &Parcel, arrivals: &mut Arrivals<'_>) {
+    /// Adds what is delivered to a commit; `at_home`, if the row that it lies in goes with it.
+    fn put(
+        &self,
+        commit: &mut Commit,
+        target: &InstanceId,
+        parcel: &Parcel,
+        arrivals: &mut Arrivals<'_>,
+        at_home: bool,
+    ) {
         let namespace = self.store.namespace(target);
         match parcel {
+            Parcel::Message { message, .. } if at_home && is_topic(target.as_str()) => {
+                commit.hand_over(&namespace, arrivals.next_place(), message);
+            }
             Parcel::Message { message, .. } => {
                 commit.deliver(&namespace, arrivals.next_place(), message);
             }
@@ -236,7 +267,30 @@ impl<'a, H: Hand> Delivery<'a, H> {
             }
             commit
         });
-        self.hand.commit(sender.shard(), build).await
+        self.hand.commit(sender.shard(), build).await?;
+        if dead.is_some() {
+            crate::telemetry::buried();
+        }
+        Ok(())
+    }
+
+    /// Has topics forget notes whose rows are gone. What a crash leaves of this is as much as was on its way.
+    async fn forget(&self, carried: &mut Carried) {
+        let mut to_forget = std::mem::take(&mut carried.to_forget);
+        to_forget.sort_by_key(|(topic, _)| self.store.shard_of(topic));
+        for notes in to_forget.chunk_by(|(one, _), (other, _)| self.store.shard_of(one) == self.store.shard_of(other)) {
+            let shard = self.store.shard_of(&notes[0].0);
+            let build: Build<'_> = Box::new(|_| {
+                let mut commit = Commit::new(shard);
+                for (topic, note) in notes {
+                    commit.forget_seen(&self.store.namespace(topic), note);
+                }
+                commit
+            });
+            if let Err(error) = self.hand.commit(shard, build).await {
+                tracing::debug!(%error, notes = notes.len(), "topics remember notes that can't come again");
+            }
+        }
     }
 
     pub(super) async fn remove(&self, row: &Posted) -> Result<()> {

@@ -45,7 +45,9 @@ impl<H: Hand> Delivery<'_, H> {
             self.hand.commit(home, build).await?;
         }
         self.let_in(key, carried).await?;
-        self.remove(row).await
+        self.remove(row).await?;
+        crate::telemetry::came_to_gate();
+        Ok(())
     }
 
     /// The sender leaves a gate: whoever is next is let in.
@@ -145,6 +147,7 @@ impl<H: Hand> Delivery<'_, H> {
         match self.hand.commit(namespace.shard(), build).await {
             Ok(()) => {
                 carried.woken.push(instance.clone());
+                crate::telemetry::let_in();
                 Ok(true)
             }
             Err(Error::Refused(Refusal::Revision { .. } | Refusal::Missing)) => Ok(false),

@@ -53,6 +53,11 @@ impl Held {
         self.senders.retain(|_, waits| !waits.due);
     }
 
+    /// How many there are of whom something waits.
+    pub(super) fn senders(&self) -> usize {
+        self.senders.len()
+    }
+
     /// Up to where the rows of a sender are passed over, if they are.
     pub(super) fn known(&self, sender: &str) -> Option<(u64, u32)> {
         self.passed_over(sender).map(|waits| waits.last)

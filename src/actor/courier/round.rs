@@ -16,6 +16,7 @@ use crate::limits::{COURIER_BACKOFF_MAX, COURIER_BACKOFF_MIN, COURIER_SENDERS_MA
 #[cfg(feature = "testing")]
 use crate::storage::Store;
 use crate::storage::{Posted, Result};
+use crate::telemetry;
 
 /// Goes around all outboxes, again and again.
 pub(super) struct Round {
@@ -60,31 +61,38 @@ impl Round {
         }
     }
 
-    /// Looks into every outbox once, except for what is known to wait.
+    /// Looks into every outbox once, except for what is known to wait. Those of a shard that can't be read keep no others.
     async fn go_around(&mut self, shared: &Arc<Shared>) -> Result<()> {
         for sender in self.endings.take_over() {
             self.held.forget(sender.as_str());
         }
         self.held.begin_round();
+        let mut outcome = Ok(());
         for shard in shared.store.shards() {
-            let mut after = None;
-            loop {
-                let held = &self.held;
-                let page = shared
-                    .store
-                    .outbox_past(shard, after.as_ref(), |sender| held.known(sender))?;
-                let last = page.rows.last().map(|row| row.from.clone());
-                self.carry(shared, page.rows).await;
-                // What the last sender of a page waits for, it waits for on the next one, too.
-                self.held.trim(last.as_ref().map(InstanceId::as_str));
-                after = page.next;
-                if after.is_none() {
-                    break;
-                }
-            }
+            let gone_around = self.go_around_in(shared, shard).await;
+            outcome = outcome.and(gone_around);
         }
         self.held.end_round();
-        Ok(())
+        telemetry::senders_held(self.held.senders());
+        outcome
+    }
+
+    async fn go_around_in(&mut self, shared: &Arc<Shared>, shard: Shard) -> Result<()> {
+        let mut after = None;
+        loop {
+            let held = &self.held;
+            let page = shared
+                .store
+                .outbox_past(shard, after.as_ref(), |sender| held.known(sender))?;
+            let last = page.rows.last().map(|row| row.from.clone());
+            self.carry(shared, page.rows).await;
+            // What the last sender of a page waits for, it waits for on the next one, too.
+            self.held.trim(last.as_ref().map(InstanceId::as_str));
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Carries what is on a page.
@@ -130,7 +138,9 @@ impl Carrier<'_> {
             started,
             done,
             left_gate,
+            ..
         } = delivery.carry(rows, blocked).await;
+        telemetry::carried(done);
         for (instance, workflow) in started {
             shared.happened(&instance, &workflow, Moment::Started);
         }

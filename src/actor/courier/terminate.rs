@@ -2,7 +2,7 @@
 
 use crate::actor::gate;
 use crate::clock::Millis;
-use crate::engine::Farewell;
+use crate::engine::{Farewell, is_unseen};
 use crate::ids::InstanceId;
 use crate::location::Location;
 use crate::storage::key::{Local, Meta};
@@ -32,7 +32,7 @@ pub(crate) fn terminate_commit(
     let mut entries = Vec::new();
     namespace.list(&*snapshot, Rows::History(&Location::root()), &mut |local, row| {
         if let (Local::History(location), entry) = (local, row.decode::<Entry>()?)
-            && entry.completed.is_none()
+            && (entry.completed.is_none() || is_unseen(&entry.kind))
         {
             entries.push((location.into_owned(), entry));
         }

@@ -7,7 +7,7 @@ use crate::actor::start::begin_rows;
 use crate::engine::Message as _;
 use crate::engine::topic::{Note, Waiter, origin as topic_origin};
 use crate::ids::{InstanceId, MessageId};
-use crate::storage::record::{Content, Message, Parcel};
+use crate::storage::record::{Content, Message, Parcel, Reach};
 use crate::storage::{Commit, Error, Posted, Refusal, Result};
 
 impl<H: Hand> Delivery<'_, H> {
@@ -39,7 +39,14 @@ impl<H: Hand> Delivery<'_, H> {
         message: &Message,
         carried: &mut Carried,
     ) -> Result<()> {
-        let Content::Settled { run, entry, .. } = &message.content else {
+        let Content::Settled {
+            run,
+            entry,
+            reach: Reach::Waiting,
+            ..
+        } = &message.content
+        else {
+            // It was for all, and the topic has no use for it.
             return self.remove(row).await;
         };
         let (instance, run, entry) = (to.to_owned(), *run, *entry);
@@ -54,7 +61,7 @@ impl<H: Hand> Delivery<'_, H> {
         let sender = self.store.namespace(&row.from);
         let build: Build<'_> = Box::new(|arrivals| {
             let mut commit = Commit::new(sender.shard());
-            commit.deliver(&sender, arrivals.next_place(), &message);
+            commit.hand_over(&sender, arrivals.next_place(), &message);
             commit.posted(&sender, row.revision, row.index);
             commit
         });

@@ -12,6 +12,7 @@ impl Execution {
         let (dropped, unread) = (std::mem::take(&mut journal.dropped), journal.take_unread());
         drop(journal);
         self.give_back(unread);
+        self.tell_what_was_looked_at(now);
         for location in dropped {
             self.sleeps.remove(&location);
             self.waiting.retain(|waiting| waiting.location != location);

@@ -102,6 +102,11 @@ impl Execution {
         // First: each future of the function would look for its own.
         self.journal.lock().bury_fresh(|_| true);
         self.function = Box::pin(std::future::pending());
+        self.journal.lock().leave_unseen();
+        self.lay_down(turn, now);
+    }
+
+    fn lay_down(&mut self, turn: &mut Turn, now: Millis) {
         self.let_go(turn, now);
         self.sleeps = Sleeps::default();
         self.waiting.clear();
@@ -141,7 +146,7 @@ impl Execution {
         journal.dropped.clear();
         journal.keep_unread();
         drop(journal);
-        self.put_down(turn, now);
+        self.lay_down(turn, now);
     }
 
     /// How far the failure of this instance reaches. That it was asked to end is no failure of its own.

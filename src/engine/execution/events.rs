@@ -3,12 +3,13 @@
 use crate::clock::Millis;
 use crate::engine::bounds::Exceeded;
 use crate::engine::execution::Execution;
+use crate::engine::journal::Looked;
 use crate::engine::request::{OutsideRequest, PublishRequest, Until};
 use crate::engine::topic::{Event, Note, Waiter, is_topic, topic_of};
 use crate::ids::MessageId;
 use crate::limits::EVENT_WAITS_MAX;
 use crate::location::Location;
-use crate::storage::record::{Content, Decided, EntryKind, Failure, Message, Parcel};
+use crate::storage::record::{Content, Decided, EntryKind, Failure, Message, Parcel, Reach};
 
 impl Execution {
     /// An event that the code publishes: complete as soon as it is durably on its way.
@@ -65,20 +66,35 @@ impl Execution {
         self.outbox.extend([told]);
     }
 
-    /// Tells a topic whether what it had handed over was taken.
-    pub(crate) fn acknowledge(&mut self, message: &Message, taken: bool, now: Millis) {
+    /// Tells a topic that nobody waits here for what it had handed over.
+    pub(crate) fn return_event(&mut self, message: &Message, now: Millis) {
         let (Some(from), Content::Settled { run, entry, .. }) = (&message.from, &message.content) else {
             return;
         };
-        if is_topic(from) {
-            let waiter = self.waiter(*run, *entry);
-            let note = if taken {
-                Note::Taken(waiter)
-            } else {
-                Note::Returned(waiter)
-            };
-            let answer = MessageId::new(format!("{}-{taken}", message.id)).expect("an id and a word are an id");
+        if is_for_one(message) {
+            let note = Note::Returned(self.waiter(*run, *entry));
+            let answer = MessageId::new(format!("{}-false", message.id)).expect("an id and a word are an id");
             self.tell_topic(from, answer, &note, now);
+        }
+    }
+
+    /// Tells topics what the code has looked at, and what it has dropped unread.
+    pub(crate) fn tell_what_was_looked_at(&mut self, now: Millis) {
+        let looked = self.journal.lock().take_looked();
+        for looked in looked {
+            let Looked {
+                location,
+                entry,
+                topic,
+                taken,
+            } = looked;
+            let farewell = self.farewell(now);
+            let told = if taken {
+                farewell.taken(&location, entry, &topic)
+            } else {
+                farewell.to_topic(&location, entry, &topic)
+            };
+            self.outbox.extend([told]);
         }
     }
 
@@ -94,4 +110,17 @@ impl Execution {
         let dead_letter = false;
         self.outbox.put(topic, bytes, Parcel::Message { message, dead_letter });
     }
+}
+
+/// Whether it is an event for one, of which the topic wants to know what becomes of it.
+pub(super) fn is_for_one(message: &Message) -> bool {
+    let wants_to_know = matches!(
+        message.content,
+        Content::Settled {
+            reach: Reach::Waiting,
+            decided: Decided::Completed(_),
+            ..
+        }
+    );
+    wants_to_know && message.from.as_deref().is_some_and(is_topic)
 }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Millis;
 use crate::engine::execution::Execution;
+use crate::engine::execution::events::is_for_one;
+use crate::engine::journal::unseen;
 use crate::engine::request::{OutsideRequest, Until};
 use crate::engine::topic::is_topic;
 use crate::limits::TAKEN_BYTES_MAX;
@@ -165,13 +167,17 @@ impl Execution {
         // An operation that was kept by a reset or a retry was begun by an earlier run of the same history.
         let of_this_history = (self.state.drawn_in..=self.state.run).contains(&run);
         let waiting = of_this_history.then(|| self.undecided.take(entry)).flatten();
-        self.acknowledge(&message, waiting.is_some(), now);
+        let Some(location) = waiting else {
+            self.return_event(&message, now);
+            return None;
+        };
+        let for_one = is_for_one(&message);
         let Content::Settled { decided, reach, .. } = message.content else {
             return None;
         };
-        let location = waiting?;
         let kind = self.journal.lock().entries[&location].kind.clone();
-        Some((location, settled(kind, decided, reach)))
+        let kind = settled(kind, decided, reach);
+        Some((location, if for_one { unseen(kind) } else { kind }))
     }
 
     /// Gives up what was not decided in time; what has been told by now came first.

@@ -103,7 +103,10 @@ impl Journal {
             return Some(Outcome::Ended(Misuse::OutlivedIteration.into()));
         };
         match std::mem::replace(&mut op.progress, Progress::Over) {
-            Progress::Delivered(outcome) => Some(outcome),
+            Progress::Delivered(outcome) => {
+                self.look(location, &outcome, true);
+                Some(outcome)
+            }
             Progress::Waiting(_) => {
                 op.progress = Progress::Waiting(Some(waker.clone()));
                 None

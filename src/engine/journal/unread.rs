@@ -11,10 +11,11 @@ use crate::storage::record::{EntryKind, Message};
 impl Journal {
     /// An outcome was delivered to a future that was dropped without looking at it.
     pub(super) fn leave_unread(&mut self, location: &Location, outcome: Outcome) {
-        if let Outcome::Entry(EntryKind::Receive { taken, .. }) = outcome
-            && !taken.is_empty()
-        {
-            self.unread.push((location.clone(), taken));
+        match outcome {
+            Outcome::Entry(EntryKind::Receive { taken, .. }) if !taken.is_empty() => {
+                self.unread.push((location.clone(), taken));
+            }
+            outcome => self.look(location, &outcome, false),
         }
     }
 
@@ -41,10 +42,11 @@ impl Journal {
     /// Forgets what was not looked at: it stays taken.
     pub(crate) fn keep_unread(&mut self) {
         self.unread.clear();
+        self.keep_unseen();
     }
 }
 
-/// A wait that gave back what it had taken: one that gave up has a time at which it did.
+/// A wait for messages that gave back what it had taken: one that gave up has a time at which it did.
 fn gave_back() -> EntryKind {
     EntryKind::Receive {
         until_ms: None,
@@ -52,7 +54,14 @@ fn gave_back() -> EntryKind {
     }
 }
 
-/// Whether a wait that is complete gave back what it had taken.
+/// Whether a wait that is complete gave back what it had taken. A wait for an event that gave up has a time as well.
 pub(crate) fn has_given_back(kind: &EntryKind) -> bool {
-    *kind == gave_back()
+    match kind {
+        EntryKind::Event {
+            until_ms: None,
+            decided: None,
+            ..
+        } => true,
+        kind => *kind == gave_back(),
+    }
 }

@@ -28,6 +28,10 @@ impl Queue {
         self.order.len()
     }
 
+    pub(super) fn contains(&self, waiter: &Waiter) -> bool {
+        self.since.contains_key(waiter)
+    }
+
     /// About how much room they take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

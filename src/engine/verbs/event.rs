@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use crate::clock::Millis;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::context::Ctx;
+use crate::engine::journal::has_given_back;
 use crate::engine::message::Message;
 use crate::engine::operation::{Operation, Place};
 use crate::engine::request::{PublishRequest, Request, Until};
@@ -71,9 +72,9 @@ impl<W> Ctx<W> {
     ///
     /// Waits for a type are told apart by their number in their scope, as those for [messages](Ctx::receive) are.
     ///
-    /// A wait that was polled takes its event when that comes, also if the code looks elsewhere. Unlike a message, an event
-    /// [for one](Publish::to_one) that came so does not go back when the wait is dropped: drop a wait that is no longer
-    /// needed before anything else is awaited.
+    /// A wait that was polled takes its event when that comes, also if the code looks elsewhere. An event
+    /// [for one](Publish::to_one) that came so goes to the next one who waits when the wait is dropped, as a message goes
+    /// back to the inbox.
     ///
     /// ```
     /// use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
@@ -172,6 +173,11 @@ impl<E: Message> WaitEvent<E> {
         let until = &this.until;
         let request = || Ok(Request::Event(E::NAME, until.clone()?));
         let kind = ready!(this.operation.poll_with(cx, request))?;
+        if has_given_back(&kind) {
+            // Nobody looked at what had come, and by now somebody else may have it.
+            this.operation.diverge("event that it looks at");
+            return Poll::Pending;
+        }
         let EntryKind::Event { decided, .. } = kind else {
             unreachable!("a wait for an event is delivered as one");
         };

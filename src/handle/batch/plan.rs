@@ -9,6 +9,7 @@ use crate::handle::list::Filter;
 use crate::limits::BATCH_FAILURES_KEPT_MAX;
 use crate::storage::index::IndexRange;
 use crate::storage::record::Status;
+use crate::telemetry;
 
 /// What is to be done, and with whom. It is the input of the batch, and stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -133,6 +134,11 @@ impl BatchProgress {
     /// Counts one more.
     pub(super) fn count(&mut self, id: &str, outcome: Result<Came, Error>) {
         self.matched += 1;
+        telemetry::batch(match outcome {
+            Ok(Came::Done) => "done",
+            Ok(Came::Unchanged) => "unchanged",
+            Err(_) => "failed",
+        });
         match outcome {
             Ok(Came::Done) => self.done += 1,
             Ok(Came::Unchanged) => self.unchanged += 1,

@@ -133,9 +133,10 @@ pub enum EntryKind {
     Event {
         /// The topic.
         topic: String,
-        /// When it gives up.
+        /// When it gives up. Of a wait that was given up it is zero, and of an event for one that the code has not looked
+        /// at the last moment that there is.
         until_ms: Option<Millis>,
-        /// What the event said, or why there was none; nothing when it gave up.
+        /// What the event said, or why there was none; nothing when it gave up, or gave the event back.
         decided: Option<Decided>,
     },
     /// Something that the outside world decides.

@@ -1,12 +1,14 @@
 //! What can be seen of the instances of a world from outside.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use super::super::harness::{End, history_of};
 use super::World;
 use crate::engine::Workflow;
 use crate::ids::InstanceId;
-use crate::storage::key::{Local, Meta};
+use crate::storage::engine::{Direction, Scan};
+use crate::storage::key::{self, Local, Meta};
 use crate::storage::record::{DeadLetter, Entry, Failure, Origin, Output, State, Status};
 use crate::storage::value::Record;
 
@@ -57,7 +59,27 @@ impl World {
     pub fn dead_letters(&self) -> Vec<DeadLetter> {
         let pages = self.store.shards().map(|shard| self.store.dead_letters(shard, None));
         let rows = pages.flat_map(|page| page.expect("they can be read").rows);
-        rows.map(|(_, dead)| dead).collect()
+        rows.map(|buried| buried.dead.expect("it can be read")).collect()
+    }
+
+    /// How many messages an instance remembers that it has got.
+    pub fn remembers(&self, id: &str) -> usize {
+        let namespace = self.store.namespace(&instance(id));
+        let snapshot = self.store.snapshot(namespace.shard()).expect("it can be read");
+        let (start, end) = key::below(&key::dedup_of(namespace.shard(), id));
+        let scan = Scan {
+            start: &start,
+            end: &end,
+            direction: Direction::Forward,
+            limit: usize::MAX,
+        };
+        let mut found = 0;
+        let counting = snapshot.scan(&scan, &mut |_, _| {
+            found += 1;
+            ControlFlow::Continue(())
+        });
+        counting.expect("it can be read");
+        found
     }
 
     fn fact<R: Record>(&self, id: &str, fact: Meta) -> Option<R> {
