@@ -16,6 +16,7 @@ mod problem;
 mod show;
 mod store;
 mod text;
+mod width;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -91,7 +92,7 @@ struct Output {
 impl Output {
     /// Writes one JSON object on a line of its own.
     fn object(&mut self, object: &serde_json::Value) -> Outcome {
-        Ok(writeln!(self.out, "{object}")?)
+        Ok(writeln!(self.out, "{}", text::plain_json(&object.to_string()))?)
     }
 }
 
@@ -105,7 +106,7 @@ fn misused(error: &clap::Error) -> ExitCode {
     let (message, help) = text.split_once("\n\n").unwrap_or((&text, ""));
     let message = message.trim().trim_start_matches("error: ");
     let error = json!({"code": null, "message": message, "help": help.trim(), "page": null});
-    anstream::eprintln!("{}", json!({"error": error}));
+    anstream::eprintln!("{}", text::plain_json(&json!({"error": error}).to_string()));
     ExitCode::from(2)
 }
 
