@@ -345,6 +345,12 @@ impl Runtime {
                 scheduler::sweep(store.clone(), Arc::clone(&clock), retention.clone())
             }));
         }
+        if let Ok(failure) = shared.store.failure() {
+            let weak = Arc::downgrade(&shared);
+            start(spawn::service("failure", move || {
+                Shared::hear_of_failure(weak.clone(), Arc::clone(&failure))
+            }));
+        }
         let courier = Courier::start(&shared);
         shared.courier.set(courier).expect("the courier is started once");
         // What it woke before it was known here may have put something into an outbox.
