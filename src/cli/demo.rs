@@ -27,17 +27,18 @@ Examples:
   everstep demo --instances 20 --seed 7
   everstep demo --fast --json | jq -r .what
 
-Kill it while it runs and start it again: what was done is not done again. When it is over:
+Kill it while it runs and start it again: what was done is not done again. When
+it is over:
   everstep list ./everstep-demo
   everstep show ./everstep-demo order-3")]
 pub(crate) struct Demo {
-    /// Where the demo keeps its store
+    /// Where its store is
     #[arg(long, default_value = "./everstep-demo")]
     store: String,
     /// How many orders
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     instances: u32,
-    /// Which items, prices and accidents the orders have
+    /// Which items, prices and accidents
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Don't take time over anything

@@ -14,7 +14,7 @@ use super::{Outcome, Output, paint, text, width};
 #[command(after_help = "\
 Examples:
   everstep history ./data order-123
-  everstep history ./data order-123 --json | jq -r 'select(.kind == \"step\") | .path'")]
+  everstep history ./data order-123 --json | jq -r '.path + \": \" + .kind'")]
 pub(crate) struct History {
     /// The store: `./data`, `fjall:./data` or `sled:./data`
     store: String,

@@ -25,10 +25,10 @@ pub(crate) struct List {
     /// Only instances of this workflow
     #[arg(long, short)]
     workflow: Option<String>,
-    /// Only instances with this status; may be given several times
+    /// Only with this status; may be given several times
     #[arg(long, short, value_parser = status)]
     status: Vec<Status>,
-    /// Only instances with this tag, as KEY=VALUE; may be given several times
+    /// Only with this tag, KEY=VALUE; may be given again
     #[arg(long, short, value_parser = tag)]
     tag: Vec<(String, String)>,
     /// Only children of this instance
@@ -40,7 +40,7 @@ pub(crate) struct List {
     /// The oldest first, and not the newest
     #[arg(long)]
     oldest: bool,
-    /// Built-in ones as well (topics, schedules), whose names begin with `__`
+    /// Also built-in ones (topics, schedules): `__` names
     #[arg(long, short)]
     all: bool,
 }

@@ -1,6 +1,7 @@
 //! What a command fails with: what happened, what to do, and the exit code.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use everstep::storage;
@@ -45,6 +46,11 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
+    /// What the system said about a file, with what was tried.
+    pub(crate) fn file(action: &'static str, path: &Path, error: io::Error) -> Self {
+        Self::File(action, path.display().to_string(), error)
+    }
+
     fn exit(&self) -> Exit {
         match self {
             Self::Silent(exit) => *exit,
@@ -92,7 +98,7 @@ impl Problem {
             Self::NoStore(url) if in_memory(url) => return Some("a store on disk is `./data` or `sled:./data`".into()),
             Self::NoStore(_) => return Some("check the path; `everstep demo` makes a store to look at".into()),
             Self::NoInstance(_, url) => return Some(format!("`everstep list {url}` shows which there are")),
-            Self::File(_, _, error) => return of_file(error.kind()).map(str::to_owned),
+            Self::File(_, _, error) => return Some(of_file(error.kind()).into()),
             Self::Silent(_) | Self::Other(_) => return None,
         }) else {
             return None;
@@ -152,15 +158,14 @@ impl Problem {
 }
 
 /// What to do about a file that is no part of the store.
-fn of_file(kind: io::ErrorKind) -> Option<&'static str> {
+fn of_file(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::AlreadyExists => Some("name a file that does not exist yet"),
-        io::ErrorKind::NotFound => Some("check the path"),
-        io::ErrorKind::PermissionDenied => Some("check whose it is, and its mode"),
+        io::ErrorKind::AlreadyExists => "name a file that does not exist yet",
+        io::ErrorKind::PermissionDenied => "check whose it is, and its mode",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            Some("make room, or write to somewhere else; nothing is wrong with the store")
+            "make room, or write to somewhere else; nothing is wrong with the store"
         }
-        _ => None,
+        _ => "check the path",
     }
 }
 

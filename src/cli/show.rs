@@ -22,7 +22,7 @@ pub(crate) struct Show {
     /// The id of the instance
     #[arg(value_parser = look::id)]
     instance: String,
-    /// Entries at most; what is left out is counted
+    /// Entries at most; the rest is counted
     #[arg(long, short = 'n', default_value_t = 100)]
     limit: usize,
 }

@@ -57,10 +57,10 @@ impl Verify {
 Examples:
   everstep export ./data --out all.jsonl
   everstep export ./data --instance order-123 | less
-  everstep export ./data --salvage --out sound.jsonl    what is sound in a damaged store
+  everstep export ./data --salvage --out sound.jsonl    what is not damaged
 
-An export ends at the first thing that can't be read. With --salvage it goes on, tells what it leaves
-out, and exits with 1 if there is anything.
+An export ends at the first thing that can't be read. With --salvage it goes on,
+tells what it leaves out, and exits with 1 if there is anything.
 
 The format is described in docs/export.md.")]
 pub(crate) struct Export {
@@ -69,10 +69,10 @@ pub(crate) struct Export {
     /// Only this instance
     #[arg(long, value_parser = look::id)]
     instance: Option<String>,
-    /// Write every instance that is sound, and tell which are not
+    /// Write what is sound, and tell what is not
     #[arg(long, conflicts_with = "instance")]
     salvage: bool,
-    /// The file to write, which must not exist (standard output if left out)
+    /// A new file (standard output if left out)
     #[arg(long, short)]
     out: Option<PathBuf>,
 }
@@ -92,7 +92,7 @@ impl Export {
         };
         // What a store holds is nobody else's business, nor is what comes out of it.
         let file = File::options().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(|error| refused("write", path, error))?;
+        let file = file.map_err(|error| Problem::file("write", path, error))?;
         let written = what.write_to_disk(&store, file, path);
         if written.is_err() {
             // Half a file is none.
@@ -124,7 +124,7 @@ impl What {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
         };
-        written().map_err(|error| refused("write", path, error))?;
+        written().map_err(|error| Problem::file("write", path, error))?;
         Ok(left_out)
     }
 
@@ -221,7 +221,7 @@ fn all_there(left_out: u64) -> Outcome {
 Example:
   everstep import ./new-data all.jsonl")]
 pub(crate) struct Import {
-    /// The store to make; only one instance can be imported into a store that holds anything
+    /// A new store; a file with one instance may go into any store
     store: String,
     /// The file that `export` wrote
     file: PathBuf,
@@ -229,7 +229,7 @@ pub(crate) struct Import {
 
 impl Import {
     pub(crate) fn run(&self, output: &mut Output) -> Outcome {
-        let file = File::open(&self.file).map_err(|error| refused("read", &self.file, error))?;
+        let file = File::open(&self.file).map_err(|error| Problem::file("read", &self.file, error))?;
         let (store, imported) = OpenOptions::new().import(&self.store, &mut BufReader::new(file))?;
         store.close()?;
         let (instances, rows) = (imported.instances, imported.rows);
@@ -246,7 +246,8 @@ Examples:
   everstep backup ./data ./backup-monday
   everstep backup ./data sled:./as-sled     to another engine
 
-While a program has the store open, it makes the backup itself: `Runtime::backup`.")]
+While a program has the store open, it makes the backup itself:
+`Runtime::backup`.")]
 pub(crate) struct Backup {
     /// The store to copy
     store: String,
@@ -267,8 +268,9 @@ impl Backup {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A store that is behind its watermark has lost commits that somebody was told about. Restoring a
-backup is better. If there is none, this opens it all the same and notes what is missing.
+A store that is behind its watermark has lost commits that somebody was told
+about. Restoring a backup is better. If there is none, this opens it all the
+same and notes what is missing.
 
 Example:
   everstep accept-loss ./data")]
@@ -288,9 +290,4 @@ impl AcceptLoss {
         let opens = format!("{} opens; its header notes {losses} accepted losses", self.store);
         Ok(writeln!(output.out, "{opens}")?)
     }
-}
-
-/// What the file system said, with what was asked of it.
-fn refused(action: &'static str, path: &Path, error: io::Error) -> Problem {
-    Problem::File(action, path.display().to_string(), error)
 }

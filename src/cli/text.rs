@@ -92,7 +92,8 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     if line.chars().count() <= most {
         return line;
     }
-    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    let cut = line.chars().take(most.saturating_sub(1)).chain(['…']);
+    cut.take(most).collect()
 }
 
 #[cfg(test)]
@@ -120,6 +121,7 @@ mod tests {
         assert_eq!(short("žluťoučký", 9), "žluťoučký");
         assert_eq!(short("žluťoučký kůň", 9), "žluťoučk…");
         assert_eq!(short("a\nb", 9), "a b");
+        assert_eq!((short("ab", 1), short("ab", 0)), ("…".to_owned(), String::new()));
     }
 
     /// Found by a user: what somebody put into a tag coloured the operator's terminal, and could have done anything else

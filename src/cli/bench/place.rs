@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 
 use super::super::Output;
-use super::super::problem::Outcome;
+use super::super::problem::{Exit, Outcome, Problem};
 
 /// The engine that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,8 +51,10 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(within: &Path, engine: Engine) -> Outcome<Self> {
         let root = within.join("everstep-bench").join(std::process::id().to_string());
-        std::fs::create_dir_all(&root)?;
-        let root = root.canonicalize()?;
+        let refused = |error| Problem::file("make", &root, error);
+        std::fs::create_dir_all(&root).map_err(refused)?;
+        let root = root.canonicalize().map_err(refused)?;
+        clean_when_interrupted(root.clone())?;
         Ok(Self { root, engine })
     }
 
@@ -81,10 +83,43 @@ impl Place {
 
     /// Says what is measured.
     pub(crate) fn tell(&self, output: &mut Output) -> Outcome {
+        if cfg!(debug_assertions) {
+            anstream::eprintln!("this is a debug build: what it measures says nothing; build it with `--release`");
+        }
         let (name, durability) = (self.engine.name(), self.engine.durability());
         Ok(writeln!(output.out, "{name} in {}, {durability}", self.root.display())?)
     }
 }
+
+/// Ctrl-C ends a bench in the middle of what it does, so its directory goes here.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing of a runtime: it waits beside everything that is measured, and ends with the process"
+)]
+fn clean_when_interrupted(root: PathBuf) -> Outcome {
+    let waiting = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let interrupted = {
+        // Heard of from here on, before there is anything in the directory.
+        let _here = waiting.enter();
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?
+    };
+    std::thread::spawn(move || {
+        let mut interrupted = interrupted;
+        waiting.block_on(interrupted.recv());
+        // The others go on meanwhile: what they write while it is removed is removed once more.
+        for _ in 0..TRIES {
+            if std::fs::remove_dir_all(&root).is_ok() {
+                break;
+            }
+        }
+        let _ = root.parent().map(std::fs::remove_dir);
+        std::process::exit(Exit::Interrupted as i32);
+    });
+    Ok(())
+}
+
+/// How often the directory of a bench that was interrupted is removed, at most.
+const TRIES: usize = 100;
 
 impl Drop for Place {
     fn drop(&mut self) {
