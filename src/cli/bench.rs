@@ -73,7 +73,7 @@ pub(crate) struct Bench {
     /// Draw the figures into this file as well
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// What a process that a bench has started does: `flight`, `store` or `runtime`
+    /// What a process that a bench has started does
     #[arg(long, hide = true, requires = "url")]
     child: Option<crash::Child>,
     #[arg(long, hide = true)]

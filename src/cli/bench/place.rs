@@ -1,12 +1,14 @@
 //! Where a bench puts its stores.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
 use super::super::Output;
 use super::super::problem::{Exit, Outcome, Problem};
+use super::crash::Child;
 
 /// The engine that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -106,20 +108,30 @@ fn clean_when_interrupted(root: PathBuf) -> Outcome {
     std::thread::spawn(move || {
         let mut interrupted = interrupted;
         waiting.block_on(interrupted.recv());
-        // The others go on meanwhile: what they write while it is removed is removed once more.
-        for _ in 0..TRIES {
-            if std::fs::remove_dir_all(&root).is_ok() {
-                break;
-            }
+        // All other threads end with the program that they run, so nothing is made anew behind what is removed.
+        let clean = Child::Clean.command(&root.to_string_lossy());
+        if let Ok(mut clean) = clean {
+            let error = clean.exec();
+            anstream::eprintln!("could not remove {}: {error}", root.display());
         }
-        let _ = root.parent().map(std::fs::remove_dir);
         std::process::exit(Exit::Interrupted as i32);
     });
     Ok(())
 }
 
-/// How often the directory of a bench that was interrupted is removed, at most.
-const TRIES: usize = 100;
+/// Removes the directory of a bench that was interrupted, when nothing of its own runs any more.
+pub(crate) fn clean(root: &str) -> Outcome {
+    // A process that it had started may need a moment to notice.
+    const TRIES: usize = 1_000;
+    let root = Path::new(root);
+    let removed = (0..TRIES).find_map(|_| std::fs::remove_dir_all(root).ok());
+    if removed.is_none() && root.exists() {
+        anstream::eprintln!("could not remove {}", root.display());
+    }
+    // Another bench may have something there.
+    let _ = root.parent().map(std::fs::remove_dir);
+    Err(Problem::Silent(Exit::Interrupted))
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
