@@ -199,3 +199,20 @@ fn paths_and_links_are_found() {
         [(3, "`src/a.rs::b`, `tests/c.rs`"), (4, "`src/a.rs::b`, `tests/c.rs`")]
     );
 }
+
+/// Found by a user: what rustdoc hides (`# use ..`) is part of the program on the page of a repository, and the programs
+/// could not be copied.
+#[test]
+fn programs_can_be_copied_as_they_stand() {
+    let mut programs = 0;
+    for page in ["README.md", "docs/GUIDE.md", "docs/TESTING.md"] {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        for program in text.split("```rust").skip(1) {
+            programs += 1;
+            let program = program.split("```").next().unwrap_or_default();
+            let hidden = program.lines().map(str::trim).find(|line| *line == "#" || line.starts_with("# "));
+            assert_eq!(hidden, None, "{page}");
+        }
+    }
+    assert!(programs > 20, "the pages were read: {programs} programs");
+}

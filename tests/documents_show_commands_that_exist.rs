@@ -21,7 +21,7 @@ fn cargo_is_asked_for_nothing_else() {
         let known = match words[..] {
             ["run", "--example", name, ..] => root().join(format!("examples/{name}.rs")).exists(),
             ["xtask", "bench", name, ..] if !name.starts_with('-') => root().join("benches").join(name).exists(),
-            ["run", "--", ..] | ["xtask", ..] => true,
+            ["run", "--", ..] | ["xtask", ..] | ["install", "--path", "."] => true,
             _ => false,
         };
         assert!(known, "{page}: `cargo {}` is not tried by any test", words.join(" "));

@@ -97,7 +97,7 @@ fn told(instance: &Instance, name: &str) -> String {
     match map.map(|line| &line.entry.kind) {
         Some(EntryKind::Map { items }) => {
             let over = instance.items_over(&[name.to_owned()]);
-            if over < u64::from(*items) {
+            if over < *items {
                 return format!("{name} ({over} of {items})");
             }
             name.to_owned()
