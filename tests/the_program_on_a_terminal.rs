@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Output, Stdio};
 
 use everstep::{Ctx, Result, Runtime, ok, workflow};
@@ -46,7 +45,7 @@ impl Terminal {
         program.stdin(side()).stdout(side()).stderr(side());
         Self {
             program: program.spawn().unwrap(),
-            screen: File::from(OwnedFd::from(screen)),
+            screen: File::from(screen),
             columns,
             written: Vec::new(),
         }

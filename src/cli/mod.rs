@@ -1,8 +1,18 @@
 //! The commands of the `everstep` program. Each is a file with a struct that clap parses and a `run`.
 //!
 //! They read a store directly and know no workflow of yours: payloads are CBOR, which describes itself, and are shown
-//! as JSON. Read `problem.rs` for what goes wrong and with which exit code, `look.rs` for how an instance is read,
-//! then the commands.
+//! as JSON.
+//!
+//! **What never lives here:** anything that a program could not do with the crate: it uses what is public, like everybody.
+//!
+//! **Who may call it:** `main`, and nobody else.
+//!
+//! **In which order to read:** `problem` (what goes wrong, and with which exit code), `look` (how an instance is read),
+//! `text`, `paint` and `width` (how it gets to a terminal), then the commands: `list`, `show`, `history`, `store`, `demo`,
+//! `bench`.
+//!
+//! **Architecture invariant:** what others wrote goes to a terminal through `text::plain`, which `paint` and `text::short`
+//! do by themselves.
 
 mod bench;
 mod completions;
