@@ -15,8 +15,7 @@
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everstep::storage::record::Status;
-use everstep::{Ctx, Result, Runtime, ok, workflow};
+use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
 
 /// Which life this is, for the lines that are printed.
 static SECOND: AtomicBool = AtomicBool::new(false);

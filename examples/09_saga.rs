@@ -21,8 +21,7 @@
 
 use std::error::Error;
 
-use everstep::storage::record::Status;
-use everstep::{Ctx, Result, Runtime, ensure, ok, workflow};
+use everstep::{Ctx, Result, Runtime, Status, ensure, ok, workflow};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]

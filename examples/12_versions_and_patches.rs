@@ -13,8 +13,7 @@
 
 use std::error::Error;
 
-use everstep::storage::record::Status;
-use everstep::{Ctx, Result, Runtime, ok, workflow};
+use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
 
 /// What was deployed first.
 mod before {

@@ -17,8 +17,7 @@
 use std::error::Error;
 use std::sync::Mutex;
 
-use everstep::storage::record::Status;
-use everstep::{Ctx, Result, Runtime, ok, workflow};
+use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
 
 /// The mail box of the person who is asked.
 static MAIL: Mutex<Option<String>> = Mutex::new(None);

@@ -6,6 +6,19 @@
 //! Two ways to change an instance: a message in its inbox (`send`, `operate` for pause, resume and cancel), which its
 //! own code or engine takes when it gets there, and a commit of the caller's (`exclusive`: terminate, release, delete,
 //! retry, reset), for which nobody else may have the instance. Which of two came first, the order of commits says.
+//!
+//! **What never lives here:** user code, and anything that has to go on when the caller goes away: that is handed to the
+//! actors.
+//!
+//! **Who may call it:** users, through what the root of the crate exports; the runtime, whose methods are the beginning of
+//! each of these calls; the kit for tests.
+//!
+//! **In which order to read:** `start` (how an instance begins), `send` and `ask` (what is put into its inbox), `wait` (how
+//! everything here waits), `look` (how everything here reads), `any`; `operate` and `exclusive`, then `renew`; the rest is a
+//! file for each call, in any order.
+//!
+//! **Architecture invariant:** a call that returned has been committed, and a call that was dropped happened as a whole or
+//! not at all.
 
 mod any;
 mod ask;

@@ -1,4 +1,16 @@
 //! The composition root: puts the rooms together, starts and stops them.
+//!
+//! **What lives here:** the builder, the threads, the services and their end. Each method of [`Runtime`] is a line that
+//! begins a call of `handle`.
+//!
+//! **What never lives here:** a decision. What it means to start, to send or to stop an instance is said in the rooms below.
+//!
+//! **Who may call it:** users; handles hold what it shares; the kit for tests puts one together on a clock of its own.
+//!
+//! **In which order to read:** `builder` (what is checked before anything opens, and how the rooms meet), `start_services`
+//! and `stop` in this file, `threads`; `simulated` is the same without threads.
+//!
+//! **Architecture invariant:** user code, services and callers have threads of their own: none keeps another from going on.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -343,6 +355,12 @@ impl Runtime {
             let retention = shared.config.retention.clone();
             start(spawn::service("retention", move || {
                 scheduler::sweep(store.clone(), Arc::clone(&clock), retention.clone())
+            }));
+        }
+        if let Ok(failure) = shared.store.failure() {
+            let weak = Arc::downgrade(&shared);
+            start(spawn::service("failure", move || {
+                Shared::hear_of_failure(weak.clone(), Arc::clone(&failure))
             }));
         }
         let courier = Courier::start(&shared);

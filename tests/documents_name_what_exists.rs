@@ -184,8 +184,46 @@ fn no_promise_and_no_fault_goes_without_a_test() {
     }
 }
 
+/// The promises of a page: paragraphs that begin in bold, each with what follows it up to the next one or a heading.
+fn promises(text: &str) -> Vec<(&str, &str)> {
+    let begins = |line: &str| line.starts_with("**") || line.starts_with('#');
+    let lines = text.split_inclusive('\n');
+    let mut at = 0;
+    let starts: Vec<_> = lines
+        .filter_map(|line| {
+            at += line.len();
+            begins(line).then_some(at - line.len())
+        })
+        .collect();
+    let ends = starts.iter().copied().skip(1).chain([text.len()]);
+    let parts = starts.iter().zip(ends).map(|(&start, end)| &text[start..end]);
+    parts
+        .filter_map(|part| Some((part.strip_prefix("**")?.split("**").next()?, part)))
+        .collect()
+}
+
+/// "A promise without a test is a wish": four of them had none.
+#[test]
+fn every_guarantee_names_what_tests_it() {
+    let text = std::fs::read_to_string(root().join("docs/GUARANTEES.md")).unwrap();
+    let promises = promises(&text);
+    assert!(promises.len() > 12, "the page was read: {promises:?}");
+    for (promise, whole) in promises {
+        let shown = whole.split_once("*Tested by*").map_or("", |(_, shown)| shown);
+        assert!(
+            !named_paths(shown).is_empty() || shown.contains("`cargo xtask"),
+            "nothing tests: {promise}"
+        );
+    }
+}
+
 #[test]
 fn paths_and_links_are_found() {
+    let text = "# A\n**One** is.\n*Tested by* x\n\n**Two**\nis.\n## B\nnone\n";
+    assert_eq!(
+        promises(text),
+        [("One", "**One** is.\n*Tested by* x\n\n"), ("Two", "**Two**\nis.\n")]
+    );
     let text = "see `tests/a.rs` and `cargo x`, [b](docs/B.md#part), [c](https://c.example), `src/{a,b}.rs`";
     assert_eq!(named_paths(text), ["tests/a.rs"]);
     assert_eq!(links(text), [("docs/B.md", Some("part"))]);
@@ -198,4 +236,24 @@ fn paths_and_links_are_found() {
         numbered(text),
         [(3, "`src/a.rs::b`, `tests/c.rs`"), (4, "`src/a.rs::b`, `tests/c.rs`")]
     );
+}
+
+/// Found by a user: what rustdoc hides (`# use ..`) is part of the program on the page of a repository, and the programs
+/// could not be copied.
+#[test]
+fn programs_can_be_copied_as_they_stand() {
+    let mut programs = 0;
+    for page in ["README.md", "docs/GUIDE.md", "docs/TESTING.md"] {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        for program in text.split("```rust").skip(1) {
+            programs += 1;
+            let program = program.split("```").next().unwrap_or_default();
+            let hidden = program
+                .lines()
+                .map(str::trim)
+                .find(|line| *line == "#" || line.starts_with("# "));
+            assert_eq!(hidden, None, "{page}");
+        }
+    }
+    assert!(programs > 20, "the pages were read: {programs} programs");
 }

@@ -72,6 +72,11 @@ impl Changes {
     /// Nothing changes any more. Whoever waits is told so: they are woken and find that it is over.
     pub(crate) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Has everybody who waits look again, though nothing was committed.
+    pub(crate) fn wake(&self) {
         for waiters in &self.waiters {
             waiters.any.notify_waiters();
             waiters.end.notify_waiters();

@@ -11,6 +11,17 @@
 //!                                                                        its own task
 //! ```
 //!
+//! **What never lives here:** what an operation of a workflow means (engine), when a time comes and whose turn it is
+//! (scheduler), what a caller is told (handle).
+//!
+//! **Who may call it:** the runtime, which starts and stops it, and handles, which put something into a store and have it
+//! seen to. Nothing in it is public but [`Recovery`].
+//!
+//! **In which order to read:** `shared` (what all residents have in common), `directory` (who is resident), `workflow` and
+//! `signal` (the actor, and what wakes it), `pump` (a life in memory: the heart of this room), `attempt` (the work of a
+//! step), `courier` (what instances have for each other), `recovery` and `feed` (what a start finds), `residency` (who
+//! leaves), `supervisor`, `breaker` and `probation` (what breaks down), `alone`, `hold` and `rewind` (what operators do).
+//!
 //! **Architecture invariant:** at most one resident actor per instance. The directory holds an entry's lock while it
 //! begins or ends one.
 //!

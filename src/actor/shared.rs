@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use dashmap::DashMap;
 use tokio::sync::Mutex;
@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::engine::Definition;
 use crate::ids::InstanceId;
 use crate::scheduler::{Admission, Alarms, Turnstile};
-use crate::storage::{Flight, FlightSlot, InFlight, Store};
+use crate::storage::{Failure, Flight, FlightSlot, InFlight, Store};
 
 /// What all residents share.
 #[derive(Debug)]
@@ -118,5 +118,14 @@ impl Shared {
     pub(crate) fn end(&self) {
         self.changes.end();
         self.gates.left().notify_waiters();
+    }
+
+    /// Waits until the store fails. Nothing changes then before a restart: whoever waits looks again, and finds that.
+    pub(crate) async fn hear_of_failure(shared: Weak<Self>, failure: Arc<Failure>) {
+        failure.told().await;
+        if let Some(shared) = shared.upgrade() {
+            shared.changes.wake();
+            shared.gates.left().notify_waiters();
+        }
     }
 }

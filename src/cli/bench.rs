@@ -46,8 +46,9 @@ Workloads:
   W8  how fast a history is replayed
   W9  the cost of a step behind a long history, and of a start in a full store
 
-Every figure stands beside what a bare log on the same disk does with as many writers, measured
-in turns. All on a quiet machine takes a few minutes; --quick takes seconds and proves nothing.
+Every figure stands beside what a bare log on the same disk does with as many
+writers, measured in turns. All on a quiet machine takes a few minutes; --quick
+takes seconds and proves nothing.
 
 Examples:
   everstep bench
@@ -63,7 +64,7 @@ pub(crate) struct Bench {
     /// A hundredth of everything: shows that it works, not how fast
     #[arg(long)]
     quick: bool,
-    /// Where to put the data, on the disk that is to be measured; it is removed afterwards
+    /// Where to put the data: on the disk to measure; removed afterwards
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Threads of the executor; the committer has one of its own
@@ -72,7 +73,7 @@ pub(crate) struct Bench {
     /// Draw the figures into this file as well
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// What a process that a bench has started does: `flight`, `store` or `runtime`
+    /// What a process that a bench has started does
     #[arg(long, hide = true, requires = "url")]
     child: Option<crash::Child>,
     #[arg(long, hide = true)]
@@ -109,6 +110,8 @@ impl Bench {
         if let (Some(child), Some(url)) = (self.child, &self.url) {
             return child.run(&executor, url, Size::new(self.quick), self.until_ms);
         }
+        // Before what takes minutes, and without touching what is there.
+        let svg = self.svg.as_deref().map(chart::File::create).transpose()?;
         let place = Place::new(&self.dir, self.store)?;
         if !output.json {
             place.tell(output)?;
@@ -138,9 +141,9 @@ impl Bench {
                 figures.push(figure);
             }
         }
-        if let Some(path) = &self.svg {
+        if let Some(file) = svg {
             let title = format!("everstep on {}, {}", self.store.name(), self.store.durability());
-            std::fs::write(path, chart::draw(&figures, &title))?;
+            file.write(&chart::draw(&figures, &title))?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::{Arguments, Outcome, Output};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  everstep completions bash > ~/.local/share/bash-completion/completions/everstep
+  everstep completions bash >> ~/.bash_completion
   everstep completions zsh  > ~/.zfunc/_everstep
   everstep completions fish > ~/.config/fish/completions/everstep.fish")]
 pub(crate) struct Completions {

@@ -27,17 +27,18 @@ Examples:
   everstep demo --instances 20 --seed 7
   everstep demo --fast --json | jq -r .what
 
-Kill it while it runs and start it again: what was done is not done again. When it is over:
+Kill it while it runs and start it again: what was done is not done again. When
+it is over:
   everstep list ./everstep-demo
   everstep show ./everstep-demo order-3")]
 pub(crate) struct Demo {
-    /// Where the demo keeps its store
+    /// Where its store is
     #[arg(long, default_value = "./everstep-demo")]
     store: String,
     /// How many orders
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     instances: u32,
-    /// Which items, prices and accidents the orders have
+    /// Which items, prices and accidents
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Don't take time over anything
@@ -50,7 +51,10 @@ impl Demo {
         let before = Before::read(&self.store)?;
         teller::begin(output.json, self.instances);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        runtime.block_on(self.tell_it(&before))
+        let told = runtime.block_on(self.tell_it(&before));
+        // Whatever is said next does not stand behind a bar.
+        teller::end();
+        told
     }
 
     async fn tell_it(&self, before: &Before) -> Outcome {
@@ -64,6 +68,7 @@ impl Demo {
             }
         };
         runtime.stop().await;
+        teller::end();
         match ended {
             Some(ended) => {
                 self.summary(before, &ended);
@@ -82,8 +87,8 @@ impl Demo {
     fn welcome(&self, before: &Before) {
         let pid = std::process::id();
         teller::note(&format!(
-            "{} orders in {}. Each is reserved, approved by a message, left to cool off, paid, packed and shipped;\n\
-             for some the courier refuses, and what was done is undone.\n",
+            "{} orders in {}. Each is reserved, approved by a message, left to cool off, paid, packed and shipped; for \
+             some the courier refuses, and what was done is undone.\n",
             self.instances, self.store
         ));
         if self.store.starts_with("memory:") {
@@ -134,6 +139,7 @@ impl Demo {
             }
             last = order.reached(|status| status != last).await?;
         }
+        teller::finished();
         // What ended in an earlier start was told then.
         if !before.had_ended(order.id().as_str()) {
             match order.result().await {
@@ -142,7 +148,6 @@ impl Demo {
                 Err(error) => return Err(error.into()),
             }
         }
-        teller::finished();
         Ok(last)
     }
 
@@ -169,9 +174,10 @@ impl Demo {
             // Whoever came through cargo has no program of that name yet.
             let cargo = std::env::var_os("CARGO").is_some();
             let (program, store) = (if cargo { "cargo run --" } else { "everstep" }, &self.store);
+            let directory = store.split_once(':').map_or(store.as_str(), |(_, path)| path);
             teller::note(&format!(
                 "\nLook around:\n  {program} list {store}\n  {program} show {store} order-{}\n\
-                 Remove {store} to begin anew.",
+                 Remove {directory} to begin anew.",
                 ended.len().min(3)
             ));
         }

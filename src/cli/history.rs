@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::look::{self, Line};
 use super::problem::Problem;
-use super::{Outcome, Output, paint, text};
+use super::{Outcome, Output, paint, text, width};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   everstep history ./data order-123
-  everstep history ./data order-123 --json | jq -r 'select(.kind == \"step\") | .path'")]
+  everstep history ./data order-123 --json | jq -r '.path + \": \" + .kind'")]
 pub(crate) struct History {
     /// The store: `./data`, `fjall:./data` or `sled:./data`
     store: String,
@@ -35,25 +35,32 @@ impl History {
         if output.json {
             return instance.lines.iter().try_for_each(|line| output.object(&line.object()));
         }
+        // A time, a mark, and what stands between.
+        const BEFORE: usize = 19 + 2 + 1 + 1;
+        let wide = width::page().saturating_sub(BEFORE);
         let mut tell = |at: Millis, mark: String, what: &str| {
             let time = paint::faint(&text::time(at));
-            writeln!(output.out, "{time}  {mark} {}", what.trim_end())
+            let what = width::wrap(what.trim_end(), BEFORE + wide, BEFORE);
+            writeln!(output.out, "{time}  {mark} {what}")
         };
         let begun = format!("started {}", instance.input.clone().unwrap_or(Value::Null));
         tell(
             instance.origin.created_at_ms,
             paint::busy("▶"),
-            &text::short(&begun, 100),
+            &text::short(&begun, wide),
         )?;
         for line in &instance.lines {
             let path = paint::strong(&line.path.join("/"));
             for attempt in line.attempts.iter().flat_map(|attempts| &attempts.failed) {
                 let at = attempt.started_at_ms + attempt.duration_ms;
-                let what = format!("{path}  attempt {} failed: {}", attempt.number, attempt.failure.message);
+                let failure = text::plain(&attempt.failure.message);
+                let what = format!("{path}  attempt {} failed: {failure}", attempt.number);
                 tell(at, paint::odd("x"), &what)?;
             }
             let kind = line.entry.kind.name();
-            let detail = text::short(&line.told().unwrap_or_default(), 80);
+            let around = line.path.join("/").chars().count() + 2 + kind.len() + 2;
+            let room = wide.saturating_sub(around).clamp(20, 80);
+            let detail = text::short(&line.told().unwrap_or_default(), room);
             let what = format!("{path}  {}  {detail}", paint::faint(kind));
             match line.at_ms() {
                 Some(at) if line.failure().is_some() => tell(at, paint::bad("✗"), &what)?,

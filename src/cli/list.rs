@@ -25,10 +25,10 @@ pub(crate) struct List {
     /// Only instances of this workflow
     #[arg(long, short)]
     workflow: Option<String>,
-    /// Only instances with this status; may be given several times
+    /// Only with this status; may be given several times
     #[arg(long, short, value_parser = status)]
     status: Vec<Status>,
-    /// Only instances with this tag, as KEY=VALUE; may be given several times
+    /// Only with this tag, KEY=VALUE; may be given again
     #[arg(long, short, value_parser = tag)]
     tag: Vec<(String, String)>,
     /// Only children of this instance
@@ -40,7 +40,7 @@ pub(crate) struct List {
     /// The oldest first, and not the newest
     #[arg(long)]
     oldest: bool,
-    /// Built-in ones as well (topics, schedules), whose names begin with `__`
+    /// Also built-in ones (topics, schedules): `__` names
     #[arg(long, short)]
     all: bool,
 }
@@ -119,8 +119,8 @@ impl List {
     fn table(&self, output: &mut Output, found: &[Found]) -> Outcome {
         let width =
             |least: usize, length: &dyn Fn(&Found) -> usize| found.iter().map(length).max().unwrap_or(0).max(least);
-        let id = width(2, &|(_, id, _)| id.as_str().chars().count());
-        let workflow = width(8, &|(_, _, row)| row.workflow.chars().count());
+        let id = width(2, &|(_, id, _)| text::plain(id.as_str()).chars().count());
+        let workflow = width(8, &|(_, _, row)| text::plain(&row.workflow).chars().count());
         let status = width(6, &|(_, _, row)| row.status.to_string().len());
         let head = format!(
             "{:id$}  {:workflow$}  {:status$}  {:19}  {:>9}  TAGS",
@@ -129,14 +129,15 @@ impl List {
         writeln!(output.out, "{}", paint::strong(head.trim_end()))?;
         for (started, name, row) in found {
             let tags: Vec<_> = row.tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let (name, tags) = (text::plain(name.as_str()), tags.join(" "));
             let line = format!(
                 "{:id$}  {:workflow$}  {}  {}  {:>9}  {}",
-                name.as_str(),
-                row.workflow,
+                name,
+                text::plain(&row.workflow),
                 paint::status(row.status, status),
                 text::time(*started),
                 text::span(row.updated_at_ms.saturating_sub(*started)),
-                tags.join(" "),
+                text::plain(&tags),
             );
             writeln!(output.out, "{}", line.trim_end())?;
         }

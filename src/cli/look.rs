@@ -1,7 +1,6 @@
 //! Reading an instance out of a store, without running anything.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
 use everstep::clock::Millis;
 use everstep::storage::key::{Local, Meta};
@@ -18,12 +17,11 @@ use super::{json as shown, text};
 /// Options for a store that is there already: a mistyped path must not make a new one, nor an empty directory become
 /// one. What is there and is no store is told by opening it.
 pub(crate) fn existing(url: &str) -> Outcome<OpenOptions> {
-    let holds = |path: &Path| path.is_file() || ["fjall", "sled"].iter().any(|engine| path.join(engine).is_dir());
     let there = match url.parse().map_err(Problem::from)? {
         #[cfg(feature = "fjall")]
-        Url::Fjall(path) => holds(&path),
+        Url::Fjall(path) => holds(&path, "fjall")?,
         #[cfg(feature = "sled")]
-        Url::Sled(path) => holds(&path),
+        Url::Sled(path) => holds(&path, "sled")?,
         Url::Memory => false,
     };
     if there {
@@ -31,6 +29,33 @@ pub(crate) fn existing(url: &str) -> Outcome<OpenOptions> {
     } else {
         Err(Problem::NoStore(url.to_owned()))
     }
+}
+
+/// Whether there is something at a path that may be a store of this engine. Not to be allowed to look is another thing.
+#[cfg(any(feature = "fjall", feature = "sled"))]
+fn holds(path: &std::path::Path, engine: &str) -> Outcome<bool> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let kind = |path: &std::path::Path| match path.metadata() {
+        Ok(there) => Ok(Some(there)),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+        Err(error) => Err(storage::Error::Io {
+            action: "look at",
+            path: path.to_owned(),
+            source: std::sync::Arc::new(error),
+        }),
+    };
+    let is_store = |engine: &str| Ok::<_, Problem>(kind(&path.join(engine))?.is_some_and(|there| there.is_dir()));
+    if kind(path)?.is_some_and(|there| there.is_file()) || is_store(engine)? {
+        return Ok(true);
+    }
+    let other = if engine == "fjall" { "sled" } else { "fjall" };
+    if is_store(other)? {
+        return Err(Problem::from(storage::Error::NotAStore {
+            path: path.to_owned(),
+            reason: format!("it holds a {other} store; open it as `{other}:{}`", path.display()),
+        }));
+    }
+    Ok(false)
 }
 
 /// Opens a store that is there.
@@ -100,6 +125,17 @@ impl Instance {
         }
         let way = |line: &Line| -> Vec<_> { (1..=line.path.len()).map(|depth| first[&line.path[..depth]]).collect() };
         self.lines.sort_by_cached_key(way);
+    }
+
+    /// How many items of the map at this path are over, and well. Nothing is recorded of that but what was done for each.
+    pub(crate) fn items_over(&self, map: &[String]) -> u64 {
+        let mut well = BTreeMap::new();
+        for line in self.lines.iter().filter(|line| line.path.starts_with(map)) {
+            if let Some(item) = line.path.get(map.len()) {
+                *well.entry(item).or_insert(true) &= line.is_done() && line.failure().is_none();
+            }
+        }
+        well.values().filter(|well| **well).count() as u64
     }
 }
 

@@ -1,10 +1,13 @@
-//! Colours, by what they say. They are written as escape codes and taken out where the output is not a terminal.
+//! Colours, by what they say. They are written as escape codes and taken out where the output is not a terminal. What
+//! is painted brings none of its own.
 
 use anstyle::{AnsiColor, Style};
 use everstep::storage::record::Status;
 
+use super::text;
+
 fn painted(style: Style, text: &str) -> String {
-    format!("{style}{text}{style:#}")
+    format!("{style}{}{style:#}", text::plain(text))
 }
 
 /// Something ended well.

@@ -1,12 +1,13 @@
 //! What a command fails with: what happened, what to do, and the exit code.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use everstep::storage;
 use serde_json::json;
 
-use super::paint;
+use super::{paint, text};
 
 /// What a command returns.
 pub(crate) type Outcome<T = ()> = Result<T, Problem>;
@@ -38,18 +39,25 @@ pub(crate) enum Problem {
     NoStore(String),
     /// There is no such instance.
     NoInstance(String, String),
+    /// A file that is no part of the store: what was tried, on what, and what the system said.
+    File(&'static str, String, io::Error),
     /// Anything else.
     Other(String),
 }
 
 impl Problem {
+    /// What the system said about a file, with what was tried.
+    pub(crate) fn file(action: &'static str, path: &Path, error: io::Error) -> Self {
+        Self::File(action, path.display().to_string(), error)
+    }
+
     fn exit(&self) -> Exit {
         match self {
             Self::Silent(exit) => *exit,
             Self::Everstep(everstep::Error::Storage(storage::Error::Payload(_))) => Exit::Wrong,
             Self::Everstep(everstep::Error::Storage(_)) | Self::NoStore(_) => Exit::Store,
             Self::NoInstance(..) => Exit::NoInstance,
-            Self::Everstep(_) | Self::Other(_) => Exit::Wrong,
+            Self::Everstep(_) | Self::File(..) | Self::Other(_) => Exit::Wrong,
         }
     }
 
@@ -59,6 +67,8 @@ impl Problem {
             Self::Everstep(error) => Some(error.code()),
             Self::NoInstance(..) => Some("ES0401"),
             Self::NoStore(_) => Some("ES0203"),
+            Self::File(_, _, error) if error.kind() == io::ErrorKind::AlreadyExists => Some("ES0234"),
+            Self::File(..) => Some("ES0204"),
             Self::Silent(_) | Self::Other(_) => None,
         }
     }
@@ -72,6 +82,10 @@ impl Problem {
             }
             Self::NoStore(url) => format!("there is no store at {url}"),
             Self::NoInstance(instance, url) => format!("there is no instance `{instance}` in {url}"),
+            Self::File(_, path, error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                format!("{path} exists; nothing is ever overwritten, so choose another place")
+            }
+            Self::File(action, path, error) => format!("could not {action} {path}: {error}"),
             Self::Other(message) => message.clone(),
         }
     }
@@ -84,6 +98,7 @@ impl Problem {
             Self::NoStore(url) if in_memory(url) => return Some("a store on disk is `./data` or `sled:./data`".into()),
             Self::NoStore(_) => return Some("check the path; `everstep demo` makes a store to look at".into()),
             Self::NoInstance(_, url) => return Some(format!("`everstep list {url}` shows which there are")),
+            Self::File(_, _, error) => return Some(of_file(error.kind()).into()),
             Self::Silent(_) | Self::Other(_) => return None,
         }) else {
             return None;
@@ -93,7 +108,15 @@ impl Problem {
                 "a store belongs to one process at a time; stop process {pid}, or look at a backup that it makes"
             ),
             Store::Locked { pid: None, .. } => "a store belongs to one process at a time; stop the other one".into(),
+            Store::UnknownScheme { scheme, .. } if ["fjall", "sled"].contains(&scheme.as_str()) => format!(
+                "this program was built without {scheme}: build it with `--features {scheme}`; `everstep demo --store \
+                 memory:` runs without"
+            ),
             Store::InvalidUrl { .. } | Store::UnknownScheme { .. } => "a store is `./data` or `sled:./data`".into(),
+            Store::Full => "make room on its disk and start again: what was acknowledged is there".into(),
+            Store::Refused(_) => "nothing was written; `everstep show` tells how the instance stands".into(),
+            Store::Import { .. } => "if the file was cut or changed on its way, export again".into(),
+            Store::NotEmpty { .. } => "name a directory that does not exist yet, or an empty one".into(),
             Store::BehindWatermark { .. } | Store::DifferentPast { .. } | Store::NoWatermark { .. } => {
                 "restore a backup, or see `everstep accept-loss --help`".into()
             }
@@ -118,18 +141,31 @@ impl Problem {
         let page = code.map(|code| format!("{}/blob/main/docs/errors/{code}.md", env!("CARGO_PKG_REPOSITORY")));
         if as_json {
             let error = json!({"code": code, "message": message, "help": help, "page": page});
-            anstream::eprintln!("{}", json!({"error": error}));
+            anstream::eprintln!("{}", text::plain_json(&json!({"error": error}).to_string()));
             return self.exit().into();
         }
         let code = code.map(|code| format!(" {code}")).unwrap_or_default();
+        let message = text::plain(&message);
         anstream::eprintln!("{}: {message}", paint::bad(&format!("error{code}")));
         if let Some(help) = help {
-            anstream::eprintln!("  {}: {help}", paint::strong("help"));
+            anstream::eprintln!("  {}: {}", paint::strong("help"), text::plain(&help));
         }
         if let Some(page) = page {
             anstream::eprintln!("  {}: {page}", paint::strong("more"));
         }
         self.exit().into()
+    }
+}
+
+/// What to do about a file that is no part of the store.
+fn of_file(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AlreadyExists => "name a file that does not exist yet",
+        io::ErrorKind::PermissionDenied => "check whose it is, and its mode",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room, or write to somewhere else; nothing is wrong with the store"
+        }
+        _ => "check the path",
     }
 }
 

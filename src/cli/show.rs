@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::look::{Instance, Line};
 use super::problem::Problem;
-use super::{Outcome, Output, look, paint, text};
+use super::{Outcome, Output, look, paint, text, width};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -22,7 +22,7 @@ pub(crate) struct Show {
     /// The id of the instance
     #[arg(value_parser = look::id)]
     instance: String,
-    /// Entries at most; what is left out is counted
+    /// Entries at most; the rest is counted
     #[arg(long, short = 'n', default_value_t = 100)]
     limit: usize,
 }
@@ -34,11 +34,7 @@ const AROUND: usize = 14;
 /// How many of them fit beside names of this width. What is no terminal takes as many as there can be.
 fn columns(names: usize) -> usize {
     let (least, most) = COLUMNS;
-    let terminal = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
-    let wide = terminal
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0);
-    wide.map_or(most, |wide| wide.saturating_sub(names + AROUND).clamp(least, most))
+    width::terminal().map_or(most, |wide| wide.saturating_sub(names + AROUND).clamp(least, most))
 }
 
 impl Show {
@@ -108,11 +104,14 @@ fn head(output: &mut Output, instance: &Instance) -> Outcome {
     writeln!(
         output.out,
         "{name}  {} v{}  {}",
-        origin.workflow,
+        text::plain(&origin.workflow),
         origin.version,
         paint::status(state.status, 0)
     )?;
+    // What is behind the name of a row.
+    let wide = width::page().saturating_sub(2 + 9 + 1);
     let mut row = |name: &str, value: &str| writeln!(output.out, "  {} {value}", paint::faint(&format!("{name:9}")));
+    let wrapped = |value: &str| width::wrap(value, wide + 12, 12);
     let lasted = text::span(state.updated_at_ms.saturating_sub(origin.created_at_ms));
     row("started", &format!("{} UTC", text::time(origin.created_at_ms)))?;
     let last = if state.status.is_terminal() { "ended" } else { "changed" };
@@ -124,15 +123,15 @@ fn head(output: &mut Output, instance: &Instance) -> Outcome {
         row("run", &state.run.to_string())?;
     }
     if let Some(parent) = &origin.parent {
-        row("parent", &parent.instance)?;
+        row("parent", &text::plain(&parent.instance))?;
     }
     if !origin.tags.is_empty() {
         let tags: Vec<_> = origin
             .tags
             .iter()
-            .map(|(key, value)| format!("{key}={value}"))
+            .map(|(key, value)| text::plain(&format!("{key}={value}")).into_owned())
             .collect();
-        row("tags", &tags.join(" "))?;
+        row("tags", &wrapped(&tags.join(" ")))?;
     }
     if let Some(deadline) = origin.deadline_at_ms {
         row("deadline", &format!("{} UTC", text::time(deadline)))?;
@@ -141,24 +140,25 @@ fn head(output: &mut Output, instance: &Instance) -> Outcome {
         row("wakes at", &format!("{} UTC", text::time(alarm)))?;
     }
     if !instance.inbox.is_empty() {
-        row("inbox", &instance.inbox.join(", "))?;
+        row("inbox", &wrapped(&text::plain(&instance.inbox.join(", "))))?;
     }
     if let Some(input) = &instance.input {
-        row("input", &text::short(&input.to_string(), 100))?;
+        row("input", &text::short(&input.to_string(), wide))?;
     }
     for (name, value) in &instance.published {
-        row(name, &text::short(&value.to_string(), 100))?;
+        row(&text::short(name, wide / 2), &text::short(&value.to_string(), wide))?;
     }
     if let Some(value) = &instance.output {
-        row("output", &paint::good(&text::short(&value.to_string(), 100)))?;
+        row("output", &paint::good(&text::short(&value.to_string(), wide)))?;
     }
     if let Some(failure) = &instance.failure {
-        row("failure", &paint::bad(&failure.to_string()))?;
+        row("failure", &wrapped(&paint::bad(&failure.to_string())))?;
     }
     if let Some(hold) = &instance.hold {
+        let since = text::time(hold.since_ms);
         row(
             "held",
-            &format!("{} (since {} UTC)", paint::bad(&hold.reason), text::time(hold.since_ms)),
+            &wrapped(&format!("{} (since {since} UTC)", paint::bad(&hold.reason))),
         )?;
     }
     Ok(())
@@ -170,11 +170,19 @@ fn mark(instance: &Instance, line: &Line) -> String {
         _ if line.failure().is_some() => paint::bad("✗"),
         _ if line.is_done() => paint::good("✓"),
         // It is over with its items, and nothing is recorded of that.
-        Status::Completed if matches!(line.entry.kind, EntryKind::Map { .. }) => paint::good("✓"),
+        status if is_over(instance, line, status) => paint::good("✓"),
         status if status.is_terminal() => paint::faint("·"),
         Status::Running => paint::busy("▶"),
         _ => paint::busy("…"),
     }
+}
+
+/// Whether this is a map that is over.
+fn is_over(instance: &Instance, line: &Line, status: Status) -> bool {
+    let EntryKind::Map { items } = line.entry.kind else {
+        return false;
+    };
+    status == Status::Completed || instance.items_over(&line.path) >= items
 }
 
 fn tree(output: &mut Output, instance: &Instance, lines: &[Line]) -> Outcome {
@@ -184,7 +192,7 @@ fn tree(output: &mut Output, instance: &Instance, lines: &[Line]) -> Outcome {
         let shared = before.iter().zip(&line.path).take_while(|(a, b)| a == b).count();
         for depth in shared..line.path.len() {
             let branch = branches(&lines[at..], &line.path, depth);
-            let name = &line.path[depth];
+            let name = text::plain(&line.path[depth]);
             if depth + 1 < line.path.len() {
                 writeln!(output.out, "  {}{name}", paint::faint(&branch))?;
                 continue;
@@ -195,7 +203,11 @@ fn tree(output: &mut Output, instance: &Instance, lines: &[Line]) -> Outcome {
                 1 => paint::odd("  1 failed attempt"),
                 _ => paint::odd(&format!("  {failed} failed attempts")),
             };
-            let told = line.told().map(|told| text::short(&told, 60));
+            // On one line, with what stands before and behind it; a few words of it in any case.
+            let around = 2 + branch.chars().count() + 2 + name.chars().count() + 2 + line.entry.kind.name().len() + 2;
+            let failing = if failed == 0 { 0 } else { 2 + "99 failed attempts".len() };
+            let room = width::page().saturating_sub(around + failing).clamp(20, 60);
+            let told = line.told().map(|told| text::short(&told, room));
             let told = match told {
                 Some(told) if line.failure().is_some() => format!("  {}", paint::bad(&told)),
                 Some(told) => format!("  {told}"),
@@ -251,7 +263,8 @@ fn timeline(output: &mut Output, instance: &Instance, lines: &[Line]) -> Outcome
         let at = line.at_ms().unwrap_or(to);
         let mut cells = vec!["·"; columns];
         // From what was decided before it: a chain reads as one line, from left to right.
-        for cell in &mut cells[column(before)..=column(at)] {
+        // A clock that was set back makes no line.
+        for cell in &mut cells[column(before.min(at))..=column(at)] {
             *cell = "━";
         }
         for attempt in line.attempts.iter().flat_map(|attempts| &attempts.failed) {

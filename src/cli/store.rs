@@ -1,7 +1,7 @@
 //! The commands that work on a store: verify, export, import, backup, accept-loss.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::look::{self, existing};
 use super::problem::{Exit, Problem};
-use super::{Outcome, Output};
+use super::{Outcome, Output, text};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -40,7 +40,9 @@ impl Verify {
         if output.json {
             output.object(&serde_json::to_value(&report)?)?;
         } else {
-            writeln!(output.out, "{report}")?;
+            for line in report.to_string().lines() {
+                writeln!(output.out, "{}", text::plain(line))?;
+            }
         }
         if report.is_clean() {
             Ok(())
@@ -55,10 +57,10 @@ impl Verify {
 Examples:
   everstep export ./data --out all.jsonl
   everstep export ./data --instance order-123 | less
-  everstep export ./data --salvage --out sound.jsonl    what is sound in a damaged store
+  everstep export ./data --salvage --out sound.jsonl    what is not damaged
 
-An export ends at the first thing that can't be read. With --salvage it goes on, tells what it leaves
-out, and exits with 1 if there is anything.
+An export ends at the first thing that can't be read. With --salvage it goes on,
+tells what it leaves out, and exits with 1 if there is anything.
 
 The format is described in docs/export.md.")]
 pub(crate) struct Export {
@@ -67,10 +69,10 @@ pub(crate) struct Export {
     /// Only this instance
     #[arg(long, value_parser = look::id)]
     instance: Option<String>,
-    /// Write every instance that is sound, and tell which are not
+    /// Write what is sound, and tell what is not
     #[arg(long, conflicts_with = "instance")]
     salvage: bool,
-    /// The file to write, which must not exist (standard output if left out)
+    /// A new file (standard output if left out)
     #[arg(long, short)]
     out: Option<PathBuf>,
 }
@@ -85,11 +87,12 @@ impl Export {
             None => What::Store,
         };
         let Some(path) = &self.out else {
-            return all_there(what.write(&store, &mut std::io::stdout().lock())?);
+            let mut out = Outlet::new(io::stdout().lock(), "the output");
+            return all_there(what.write(&store, &mut out)?);
         };
         // What a store holds is nobody else's business, nor is what comes out of it.
         let file = File::options().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(|error| refused("write", path, &error))?;
+        let file = file.map_err(|error| Problem::file("write", path, error))?;
         let written = what.write_to_disk(&store, file, path);
         if written.is_err() {
             // Half a file is none.
@@ -111,44 +114,97 @@ enum What {
 
 impl What {
     fn write_to_disk(&self, store: &Store, file: File, path: &Path) -> Result<u64, Problem> {
-        let mut out = BufWriter::new(file);
+        let mut out = Outlet::new(BufWriter::new(file), &path.display().to_string());
         let left_out = self.write(store, &mut out)?;
         // The store may be removed as soon as this command has succeeded, so the file has to be on the disk by then,
         // and its name.
-        let file = out.into_inner().map_err(|error| Problem::from(error.into_error()))?;
-        file.sync_all()?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        let written = || {
+            let file = out.to.into_inner().map_err(io::IntoInnerError::into_error)?;
+            file.sync_all()?;
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        written().map_err(|error| Problem::file("write", path, error))?;
         Ok(left_out)
     }
 
     /// Writes it. Gives how much was left out, which is told on the way.
-    fn write(&self, store: &Store, out: &mut dyn Write) -> Result<u64, Problem> {
+    fn write(&self, store: &Store, out: &mut Outlet<impl Write>) -> Result<u64, Problem> {
+        let written = self
+            .write_all(store, out)
+            .and_then(|left_out| Ok((left_out, out.flush()?)));
+        match (written, out.refused.take()) {
+            // What the store was told of a write is what the output said, and no failure of the store's.
+            (Err(_), Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(Problem::Silent(Exit::Done)),
+            (Err(_), Some(error)) => Err(Problem::File("write", out.name.clone(), error)),
+            (written, _) => written.map(|(left_out, ())| left_out),
+        }
+    }
+
+    fn write_all(&self, store: &Store, mut out: &mut dyn Write) -> Result<u64, Problem> {
         let mut left_out = 0;
         match self {
             Self::Instance(instance) => {
-                store.export_instance(instance, out)?;
+                store.export_instance(instance, &mut out)?;
             }
             Self::Store => {
-                store.export(out)?;
+                store.export(&mut out)?;
             }
             Self::Sound { as_json } => {
                 let mut tell = |left_out: LeftOut| tell(&left_out, *as_json);
-                left_out = store.salvage(out, &mut tell)?.left_out;
+                left_out = store.salvage(&mut out, &mut tell)?.left_out;
             }
         }
-        out.flush()?;
         Ok(left_out)
+    }
+}
+
+/// Where an export goes, which keeps what was wrong with it: whoever writes to it tells that as something of its own.
+struct Outlet<W> {
+    to: W,
+    name: String,
+    refused: Option<io::Error>,
+}
+
+impl<W> Outlet<W> {
+    fn new(to: W, name: &str) -> Self {
+        Self {
+            to,
+            name: name.to_owned(),
+            refused: None,
+        }
+    }
+
+    fn noted<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|error| {
+            let told = io::Error::from(error.kind());
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.refused = Some(error);
+            }
+            told
+        })
+    }
+}
+
+impl<W: Write> Write for Outlet<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes);
+        self.noted(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.to.flush();
+        self.noted(flushed)
     }
 }
 
 fn tell(left_out: &LeftOut, as_json: bool) {
     if as_json {
-        return anstream::eprintln!("{}", json!({"left_out": left_out}));
+        return anstream::eprintln!("{}", text::plain_json(&json!({"left_out": left_out}).to_string()));
     }
     let LeftOut { instance, code, reason } = left_out;
     let whose = instance.as_deref().unwrap_or("of nobody in particular");
-    anstream::eprintln!("left out: {whose}: {code} {reason}");
+    anstream::eprintln!("left out: {}: {code} {}", text::plain(whose), text::plain(reason));
 }
 
 /// What was left out was told, and the exit code tells it too.
@@ -165,7 +221,7 @@ fn all_there(left_out: u64) -> Outcome {
 Example:
   everstep import ./new-data all.jsonl")]
 pub(crate) struct Import {
-    /// The store to make; only one instance can be imported into a store that holds anything
+    /// A new store; a file with one instance may go into any store
     store: String,
     /// The file that `export` wrote
     file: PathBuf,
@@ -173,7 +229,7 @@ pub(crate) struct Import {
 
 impl Import {
     pub(crate) fn run(&self, output: &mut Output) -> Outcome {
-        let file = File::open(&self.file).map_err(|error| refused("read", &self.file, &error))?;
+        let file = File::open(&self.file).map_err(|error| Problem::file("read", &self.file, error))?;
         let (store, imported) = OpenOptions::new().import(&self.store, &mut BufReader::new(file))?;
         store.close()?;
         let (instances, rows) = (imported.instances, imported.rows);
@@ -190,7 +246,8 @@ Examples:
   everstep backup ./data ./backup-monday
   everstep backup ./data sled:./as-sled     to another engine
 
-While a program has the store open, it makes the backup itself: `Runtime::backup`.")]
+While a program has the store open, it makes the backup itself:
+`Runtime::backup`.")]
 pub(crate) struct Backup {
     /// The store to copy
     store: String,
@@ -211,8 +268,9 @@ impl Backup {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A store that is behind its watermark has lost commits that somebody was told about. Restoring a
-backup is better. If there is none, this opens it all the same and notes what is missing.
+A store that is behind its watermark has lost commits that somebody was told
+about. Restoring a backup is better. If there is none, this opens it all the
+same and notes what is missing.
 
 Example:
   everstep accept-loss ./data")]
@@ -232,9 +290,4 @@ impl AcceptLoss {
         let opens = format!("{} opens; its header notes {losses} accepted losses", self.store);
         Ok(writeln!(output.out, "{opens}")?)
     }
-}
-
-/// What the file system said, with what was asked of it.
-fn refused(action: &str, path: &Path, error: &std::io::Error) -> Problem {
-    Problem::Other(format!("could not {action} {}: {error}", path.display()))
 }

@@ -1,4 +1,7 @@
-//! Times and long values, as people read them.
+//! Times, long values and texts that others wrote, as people read them.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use everstep::clock::Millis;
 
@@ -39,13 +42,58 @@ pub(crate) fn span(ms: Millis) -> String {
     }
 }
 
-/// At most so many characters; what is left out shows as an ellipsis.
+/// A text that others wrote (a tag, a name, a message of an error) as it may be written to a terminal: on one line, and
+/// with nothing in it that the terminal would obey. What would move the cursor, change colours or turn the direction of
+/// the text is shown by its number instead.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if is_obeyed(character) {
+            let _ = write!(plain, "{}", character.escape_default());
+        } else {
+            plain.push(character);
+        }
+    }
+    Cow::Owned(plain)
+}
+
+/// The same for a line of JSON, in whose strings alone such a character can be: there it is written as JSON writes it.
+pub(crate) fn plain_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_obeyed) {
+        return Cow::Borrowed(json);
+    }
+    let mut plain = String::with_capacity(json.len() + 8);
+    for character in json.chars() {
+        if is_obeyed(character) {
+            let _ = write!(plain, "\\u{:04x}", u32::from(character));
+        } else {
+            plain.push(character);
+        }
+    }
+    Cow::Owned(plain)
+}
+
+/// Control characters, ends of lines, and marks that turn the direction of what follows.
+fn is_obeyed(character: char) -> bool {
+    let turns = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    turns || character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+/// At most so many characters, all of them plain; what is left out shows as an ellipsis.
 pub(crate) fn short(text: &str, most: usize) -> String {
     let line = text.replace(['\n', '\r'], " ");
+    let line = plain(&line).into_owned();
     if line.chars().count() <= most {
         return line;
     }
-    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    let cut = line.chars().take(most.saturating_sub(1)).chain(['…']);
+    cut.take(most).collect()
 }
 
 #[cfg(test)]
@@ -73,5 +121,26 @@ mod tests {
         assert_eq!(short("žluťoučký", 9), "žluťoučký");
         assert_eq!(short("žluťoučký kůň", 9), "žluťoučk…");
         assert_eq!(short("a\nb", 9), "a b");
+        assert_eq!((short("ab", 1), short("ab", 0)), ("…".to_owned(), String::new()));
+    }
+
+    /// Found by a user: what somebody put into a tag coloured the operator's terminal, and could have done anything else
+    /// that escape sequences can.
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        assert_eq!(plain("žluťoučký kůň €"), "žluťoučký kůň €");
+        assert_eq!(plain("\x1b[2Ja\r\nb\x7f"), "\\u{1b}[2Ja\\r\\nb\\u{7f}");
+        assert_eq!(plain("\u{9b}31m\u{202e}x\u{2066}"), "\\u{9b}31m\\u{202e}x\\u{2066}");
+        assert_eq!(short("\x1b]0;x", 8), "\\u{1b}]…");
+        for character in (0..=0x2100)
+            .filter_map(char::from_u32)
+            .filter(|found| is_obeyed(*found))
+        {
+            let told = serde_json::json!({"a": character.to_string()}).to_string();
+            let told = plain_json(&told);
+            assert!(!told.contains(is_obeyed), "{character:?}: {told}");
+            let read: serde_json::Value = serde_json::from_str(&told).unwrap();
+            assert_eq!(read["a"], character.to_string(), "{told}");
+        }
     }
 }

@@ -13,13 +13,14 @@ use crate::duration::{IntoDuration, InvalidDuration};
 use crate::handle::operate::is_held;
 use crate::handle::{AnyHandle, Error, Result, look};
 use crate::ids::InstanceId;
+use crate::storage::Health;
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::Hold;
 
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 /// A wait for something of an instance; await it. Nothing is done before that, and whoever stops waiting takes nothing
-/// back.
+/// back. It ends with the failure of the store if that fails, and with [`Error::Stopped`] if the runtime stops.
 #[must_use = "nothing is done or waited for until it is awaited"]
 pub struct Waiting<T> {
     whose: AnyHandle,
@@ -174,12 +175,15 @@ async fn again_and_again<T>(
     }
 }
 
-/// Refuses whatever needs a runtime that has not stopped.
+/// Refuses whatever needs a runtime that has not stopped, on a store that works.
 pub(crate) fn goes_on(shared: &Shared) -> Result<()> {
     if shared.changes.are_over() {
         return Err(Error::Stopped);
     }
-    Ok(())
+    match shared.store.health() {
+        Health::Good => Ok(()),
+        Health::Failed(error) => Err(error.into()),
+    }
 }
 
 /// Somebody who waits, and is forgotten when they go away, whether or not they have seen what they waited for.

@@ -65,7 +65,8 @@ impl Watch {
         Self { polled }
     }
 
-    /// Waits for the next change; none when the runtime has stopped. Whoever stops waiting misses nothing.
+    /// Waits for the next change; none when the runtime has stopped, and an error when the store has failed. Whoever stops
+    /// waiting misses nothing.
     pub async fn next(&mut self) -> Result<Option<Watched>> {
         poll_fn(|cx| self.polled.poll(cx, next_of_all)).await
     }
@@ -117,7 +118,8 @@ async fn next_of_all(mut all: All) -> (All, Result<Option<Watched>>) {
 impl All {
     async fn next(&mut self) -> Result<Option<Watched>> {
         loop {
-            let told = if self.shared.changes.are_over() {
+            let over = wait::goes_on(&self.shared);
+            let told = if over.is_err() {
                 self.changes.try_recv()
             } else {
                 self.changes.recv().await.map_err(|error| match error {
@@ -127,7 +129,7 @@ impl All {
             };
             let id = match told {
                 Ok(Some(id)) => id,
-                Ok(None) | Err(TryRecvError::Empty | TryRecvError::Closed) => return Ok(None),
+                Ok(None) | Err(TryRecvError::Empty | TryRecvError::Closed) => return self.ended(),
                 Err(TryRecvError::Lagged(missed)) => return Ok(Some(Watched::Lagged(missed))),
             };
             if id.is_own() {
@@ -137,6 +139,16 @@ impl All {
             if self.seen.is_news(&change) {
                 return Ok(Some(Watched::Changed(change)));
             }
+        }
+    }
+}
+
+impl All {
+    /// Nothing more comes: that is the end if the runtime has stopped, and an error if the store has failed.
+    fn ended(&self) -> Result<Option<Watched>> {
+        match wait::goes_on(&self.shared) {
+            Ok(()) | Err(Error::Stopped) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }

@@ -5,8 +5,8 @@ use crate::handle::{self, Result};
 use crate::storage::{Copied, Health, Report};
 
 impl Runtime {
-    /// Whether the store works. One that has failed acknowledges nothing any more: nothing goes on, no wait ends, and a
-    /// restart recovers. What asks whether a service is alive should ask this.
+    /// Whether the store works. One that has failed acknowledges nothing any more: nothing goes on, whoever waits is
+    /// told why, and a restart recovers. What asks whether a service is alive should ask this.
     ///
     /// ```
     /// # use everstep::{Health, Runtime};

@@ -13,13 +13,14 @@
 //! **Invariant: after a failed write or sync nothing is acknowledged any more.** What the disk holds is then unknown
 //! and a second sync proves nothing, so the store stays poisoned until it is opened anew.
 
+mod failure;
 mod load;
 mod settle;
 mod worker;
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread::JoinHandle;
 
@@ -33,6 +34,7 @@ use crate::storage::error::{Error, Result};
 #[cfg(feature = "testing")]
 use crate::storage::pace::Pace;
 use crate::storage::spare;
+pub(crate) use failure::Failure;
 use load::Load;
 pub(crate) use settle::settle;
 pub(crate) use worker::Worker;
@@ -102,7 +104,7 @@ impl Pending {
 pub(crate) struct Committer {
     queue: mpsc::Sender<Request>,
     load: Arc<Load>,
-    failure: Arc<OnceLock<Error>>,
+    failure: Arc<Failure>,
     limits: EngineLimits,
     shards: u16,
 }
@@ -192,12 +194,12 @@ impl Committer {
     }
 
     /// Why the store acknowledges nothing any more, if it does not.
-    pub(crate) fn failure(&self) -> Option<&Error> {
-        self.failure.get()
+    pub(crate) fn failure(&self) -> &Arc<Failure> {
+        &self.failure
     }
 
     /// Closes the queue; gives where a failure of what is still in it will show.
-    pub(crate) fn close(self) -> Arc<OnceLock<Error>> {
+    pub(crate) fn close(self) -> Arc<Failure> {
         self.failure
     }
 

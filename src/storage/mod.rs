@@ -62,6 +62,7 @@ mod watermark;
 
 pub use activation::Activation;
 pub use commit::{Commit, Condition};
+pub(crate) use committer::Failure;
 pub use committer::{Pending, Receipt};
 pub use dead::Buried;
 pub use error::{Error, Refusal, Result};

@@ -10,7 +10,7 @@ use crate::clock::Stopwatch;
 use crate::ids::{InstanceId, Shard};
 use crate::storage::activation::{Activation, Activations};
 use crate::storage::commit::Commit;
-use crate::storage::committer::{Committer, Pending, Place, Receipt, Worker};
+use crate::storage::committer::{Committer, Failure, Pending, Place, Receipt, Worker};
 use crate::storage::directory::Directory;
 use crate::storage::engine::{Engine, Lease, Snapshot};
 use crate::storage::error::{Error, Result};
@@ -250,9 +250,14 @@ impl Store {
             .committer
             .handle
             .as_ref()
-            .and_then(Committer::failure)
+            .and_then(|committer| committer.failure().get())
             .cloned()
             .map_or(Health::Good, Health::Failed)
+    }
+
+    /// Where it shows, and is told, that the store has failed.
+    pub(crate) fn failure(&self) -> Result<Arc<Failure>> {
+        Ok(Arc::clone(self.committer()?.failure()))
     }
 
     /// Makes everything that was handed over durable, gives the store up, and tells whether it had failed. A store

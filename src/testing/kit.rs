@@ -44,6 +44,7 @@ use life::Life;
 pub use mock::Mock;
 pub use recorded::replay_check;
 use seeded::Seeded;
+use text::or_panic;
 use time::millis;
 
 /// A runtime in a test: the real one, in virtual time, on a disk in memory.
@@ -271,7 +272,7 @@ impl Harness {
             self.inner.chance.release();
             started
         });
-        let started = started.unwrap_or_else(|error| panic!("`{id}` could not be started: {error}"));
+        let started = or_panic(started, |error| format!("`{id}` could not be started: {error}"));
         Handle::new(self.clone(), started.id().to_string())
     }
 
@@ -290,7 +291,9 @@ impl Harness {
     pub fn publish<E: Message>(&self, event: E) {
         let (event, id) = (Copies::of(event), self.message_id());
         let published = self.call(async |runtime| runtime.publish(event.copy()).id(&id).await);
-        published.unwrap_or_else(|error| panic!("`{}` could not be published: {error}", E::NAME));
+        or_panic(published, |error| {
+            format!("`{}` could not be published: {error}", E::NAME)
+        });
     }
 
     /// Keeps a promise: the instance that waits for it goes on with this value. Tells whether it was the first
@@ -298,14 +301,14 @@ impl Harness {
     #[track_caller]
     pub fn resolve<T: serde::Serialize>(&self, token: &str, value: &T) -> bool {
         let resolved = self.call(async |runtime| runtime.resolve(token, value).await);
-        resolved.unwrap_or_else(|error| panic!("the promise could not be kept: {error}")) == Sent::Accepted
+        or_panic(resolved, |error| format!("the promise could not be kept: {error}")) == Sent::Accepted
     }
 
     /// Breaks a promise: the instance that waits for it goes on with an error. Tells whether it was the first decision.
     #[track_caller]
     pub fn reject(&self, token: &str, reason: &str) -> bool {
         let rejected = self.call(async |runtime| runtime.reject(token, reason).await);
-        rejected.unwrap_or_else(|error| panic!("the promise could not be broken: {error}")) == Sent::Accepted
+        or_panic(rejected, |error| format!("the promise could not be broken: {error}")) == Sent::Accepted
     }
 
     /// Does something with the runtime itself: whatever the harness has no method for.
@@ -342,7 +345,7 @@ impl Harness {
     /// If it is not a duration.
     #[track_caller]
     pub fn be_down_for(&self, duration: impl IntoDuration) {
-        let duration = duration.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        let duration = or_panic(duration.into_duration(), |error| format!("{error}"));
         drop(self.inner.life.take());
         let whole = Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX);
         let now = &self.inner.now_ms;

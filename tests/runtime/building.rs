@@ -9,7 +9,8 @@ use everstep::storage::key::{Local, Meta};
 use everstep::storage::payload::{Codec, KeyId, Payload, PayloadError};
 use everstep::storage::record::Input;
 use everstep::testing::Harness;
-use everstep::{Ctx, Error, Health, Policy, Result, Runtime, Workflow, ok, workflow};
+use everstep::{Crowded, Ctx, Error, Health, Policy, Result, Runtime, Status, Workflow, ok, workflow};
+use tokio::join;
 
 use crate::kit::{Word, echo, everyone, machine, waits};
 
@@ -165,4 +166,78 @@ async fn a_store_that_has_failed_can_be_told() {
         panic!("it acknowledges nothing any more");
     };
     assert_eq!(error.code(), "ES0210");
+}
+
+/// What a wait comes to; in virtual time, one that does not end fails at once.
+async fn in_time<T>(waiting: impl Future<Output = T>) -> T {
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(3_600), waiting);
+    ended.await.expect("the wait ends")
+}
+
+/// FAULTS 6. Found by a user on a full disk: whoever waited for a result when the store failed, or came to wait for it
+/// later, waited for ever; nothing would have changed before a restart.
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_is_told_that_the_store_has_failed() {
+    let (plan, mut machine) = (Plan::new(), machine());
+    let disk: Arc<dyn Engine> = Arc::new(Memory::new());
+    machine.engine = Arc::new(Faulty::new(disk, plan.clone()));
+    let runtime = everyone().open_simulated(machine).await.unwrap();
+    let handle = runtime.start(waits, 1).id("waits").await.unwrap();
+    handle.reached(|status| status == Status::Waiting).await.unwrap();
+    let (mut everybody, mut one, mut items) = (runtime.watch(), handle.watch(), handle.stream::<u64>());
+    one.next().await.unwrap();
+    let waiting = async {
+        join!(
+            handle.result().into_future(),
+            handle.result().or_held().into_future(),
+            handle.reached(|status| status == Status::Completed).into_future(),
+            one.next(),
+            everybody.next(),
+            items.next(),
+            async {
+                tokio::task::yield_now().await;
+                plan.at_commit(1, CommitFault::Fail(std::io::ErrorKind::StorageFull));
+                handle.send(Word(1)).await.map(drop)
+            }
+        )
+    };
+    let waiting = in_time(waiting).await;
+    let told = [
+        waiting.0.unwrap_err(),
+        waiting.1.unwrap_err(),
+        waiting.2.unwrap_err(),
+        waiting.3.unwrap_err(),
+        waiting.4.unwrap_err(),
+        waiting.5.unwrap_err(),
+        waiting.6.unwrap_err(),
+        in_time(handle.result().into_future()).await.unwrap_err(),
+        in_time(runtime.watch().next()).await.unwrap_err(),
+    ];
+    assert_eq!(told.map(|error| error.code()), ["ES0210"; 9]);
+    // What is known is still read.
+    assert_eq!(handle.status().await.unwrap().status, Status::Waiting);
+    runtime.stop().await;
+    assert_eq!(handle.result().await.unwrap_err().code(), "ES0420");
+    assert!(runtime.watch().next().await.unwrap().is_none());
+}
+
+/// The same for a start that waits until fewer wait at a gate.
+#[tokio::test(start_paused = true)]
+async fn a_start_that_waits_is_told_that_the_store_has_failed() {
+    let (plan, mut machine) = (Plan::new(), machine());
+    let disk: Arc<dyn Engine> = Arc::new(Memory::new());
+    machine.engine = Arc::new(Faulty::new(disk, plan.clone()));
+    let runtime = everyone().open_simulated(machine).await.unwrap();
+    let start = || runtime.start(waits, 1).at_most(1, "gate").if_crowded(1, Crowded::Wait);
+    let first = start().await.unwrap();
+    first.reached(|status| status == Status::Waiting).await.unwrap();
+    start().await.unwrap();
+    let waited = async {
+        join!(start().into_future(), async {
+            tokio::task::yield_now().await;
+            plan.at_commit(1, CommitFault::Fail(std::io::ErrorKind::StorageFull));
+            first.send(Word(1)).await.unwrap_err();
+        })
+    };
+    assert_eq!(in_time(waited).await.0.unwrap_err().code(), "ES0210");
 }

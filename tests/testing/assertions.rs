@@ -169,3 +169,68 @@ fn what_is_not_there_is_told() {
     let says = report(|| harness.resolve("nonsense", &1));
     assert_says(&says, &["the promise could not be kept"]);
 }
+
+/// The line that a test fails at.
+fn line_of(fails: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    static PLACES: std::sync::Mutex<Vec<(std::thread::ThreadId, String)>> = std::sync::Mutex::new(Vec::new());
+    static HOOK: std::sync::Once = std::sync::Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let place = panic.location().map(ToString::to_string).unwrap_or_default();
+            PLACES.lock().unwrap().push((std::thread::current().id(), place));
+            before(panic);
+        }));
+    });
+    std::panic::catch_unwind(fails).unwrap_err();
+    let (me, places) = (std::thread::current().id(), PLACES.lock().unwrap());
+    let (_, last) = places.iter().rfind(|(thread, _)| *thread == me).unwrap();
+    last.clone()
+}
+
+/// Found by a user: a test failed at a line of the kit, and nothing said at which of its own.
+#[test]
+fn a_test_fails_at_its_own_line() {
+    let (harness, order) = waiting();
+    let nobody = harness.handle(self::order, "nobody");
+    let (_, ended) = done();
+    let aborted = {
+        let (_, order) = waiting();
+        order.terminate("over");
+        order
+    };
+    for (what, fails) in [
+        ("output", &(|| drop(aborted.output())) as &dyn Fn()),
+        ("result", &|| drop(order.run_until_complete())),
+        ("send", &|| ended.send(Approval { by: "ada".into() })),
+        ("status", &|| _ = nobody.status()),
+        ("step_result", &|| drop(order.step_result::<String>("reserve"))),
+        ("resolve", &|| _ = harness.resolve("no token", &1)),
+        ("advance", &|| harness.advance("soon")),
+    ] {
+        let place = line_of(std::panic::AssertUnwindSafe(fails));
+        assert!(place.starts_with("tests/testing/assertions.rs:"), "{what}: {place}");
+    }
+}
+
+#[workflow]
+async fn undone(ctx: Ctx<Undone>) -> Result<()> {
+    let back = |_| async { ok(()) };
+    ctx.step("reserve", || async { ok(7) }).rollback(back).await?;
+    ctx.map("all", [1, 2], 1, async |ctx: Ctx<Undone>, item| {
+        ok(ctx.step("one", move || async move { ok(item) }).await?)
+    })
+    .await?;
+    Err(std::io::Error::other("no").into())
+}
+
+/// Found by a user: a rollback that had run was said not to be complete.
+#[test]
+fn what_was_undone_is_told_as_complete() {
+    let harness = Harness::new(Runtime::builder().workflow(undone));
+    let undone = harness.start(undone, ());
+    undone.run_until_complete().unwrap_err();
+    let says = report(|| undone.assert_status(Status::Completed));
+    assert_says(&says, &["rollback `reserve/rollback`", "map `all`"]);
+    assert!(!says.contains("not complete"), "{says}");
+}

@@ -14,9 +14,9 @@ pub(crate) struct Options {
     advisories: bool,
 }
 
-/// Sets of features, beside all of them, that the library has to compile with:
-/// no engine on disk, and each engine alone.
-const FEATURE_SETS: &[&str] = &["", "fjall", "sled"];
+/// Sets of features, beside all of them, that the library and the program have to
+/// compile with: no engine on disk, each engine alone, and the program without any.
+const FEATURE_SETS: &[&str] = &["", "fjall", "sled", "cli"];
 
 /// The stages, cheapest first. To add one, add a line.
 pub(crate) fn run(options: &Options) -> Result {
@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Options) -> Result {
     stages::run(&[
         Stage::new("format", "the code is formatted", format),
         Stage::new("lints", "no warning in any target", lints),
-        Stage::new("features", "no warning in the library with fewer features", features),
+        Stage::new("features", "no warning with fewer features", features),
         Stage::new("docs", "the documentation builds and its links lead somewhere", docs),
         Stage::new("dependencies", "licences, sources and duplicates", move || {
             dependencies(advisories)
@@ -50,13 +50,25 @@ fn lints() -> Result {
 fn features() -> Result {
     for set in FEATURE_SETS {
         let mut clippy = shell::cargo();
-        clippy.args(["clippy", "--package", "everstep", "--lib", "--no-default-features"]);
+        clippy.args([
+            "clippy",
+            "--package",
+            "everstep",
+            "--lib",
+            "--bins",
+            "--no-default-features",
+        ]);
         if !set.is_empty() {
             clippy.args(["--features", set]);
         }
         shell::run(clippy.args(["--", "-D", "warnings"]))?;
     }
-    Ok(())
+    // What `cargo test` compiles for whoever has just cloned this.
+    shell::run(
+        shell::cargo()
+            .args(["clippy", "--package", "everstep", "--all-targets"])
+            .args(["--", "-D", "warnings"]),
+    )
 }
 
 fn docs() -> Result {

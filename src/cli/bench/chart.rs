@@ -1,11 +1,38 @@
 //! The figures as a chart: a bar for each, as long as its share of what the disk allows.
 
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use super::super::problem::{Outcome, Problem};
 use super::figure::Figure;
 
 const ROW: usize = 26;
 const LEFT: usize = 330;
 const WIDTH: usize = 940;
 const BARS: usize = 360;
+
+/// Where a chart goes. It is opened before there is a chart; what it held stays until then.
+pub(crate) struct File<'a> {
+    path: &'a Path,
+    file: fs::File,
+}
+
+impl<'a> File<'a> {
+    pub(crate) fn create(path: &'a Path) -> Outcome<Self> {
+        let file = fs::File::options().write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| Problem::file("write", path, error))?;
+        Ok(Self { path, file })
+    }
+
+    pub(crate) fn write(mut self, chart: &str) -> Outcome {
+        let written = self
+            .file
+            .set_len(0)
+            .and_then(|()| self.file.write_all(chart.as_bytes()));
+        written.map_err(|error| Problem::file("write", self.path, error))
+    }
+}
 
 /// Draws the chart as SVG.
 pub(crate) fn draw(figures: &[Figure], title: &str) -> String {

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use super::super::problem::{Outcome, Problem};
 use super::figure::{Figure, Sample};
 use super::workflows::{self, LIFE, RUNS, now_us};
-use super::{Measuring, Size, round};
+use super::{Measuring, Size, place, round};
 
 /// Starts at once.
 const AT_ONCE: usize = 1_024;
@@ -33,6 +33,8 @@ pub(crate) enum Child {
     Store,
     /// Runs a store and tells how much memory it takes.
     Runtime,
+    /// Removes what is left of a bench that was interrupted.
+    Clean,
 }
 
 /// An operation is an instance, and the time that of the whole: from the restart to the end of the last, without the
@@ -98,23 +100,23 @@ fn id(number: u32) -> String {
 }
 
 impl Child {
-    /// Starts a process of this program.
-    fn start(self, url: &str, quick: bool, until_ms: u64) -> Outcome<std::process::Child> {
+    /// How this program is started for it.
+    pub(crate) fn command(self, url: &str) -> Outcome<Command> {
         let name = match self {
             Self::Flight => "flight",
             Self::Store => "store",
             Self::Runtime => "runtime",
+            Self::Clean => "clean",
         };
         let mut command = Command::new(std::env::current_exe()?);
-        command.args([
-            "bench",
-            "--child",
-            name,
-            "--url",
-            url,
-            "--until-ms",
-            &until_ms.to_string(),
-        ]);
+        command.args(["bench", "--child", name, "--url", url]);
+        Ok(command)
+    }
+
+    /// Starts a process of this program.
+    fn start(self, url: &str, quick: bool, until_ms: u64) -> Outcome<std::process::Child> {
+        let mut command = self.command(url)?;
+        command.args(["--until-ms", &until_ms.to_string()]);
         if quick {
             command.arg("--quick");
         }
@@ -155,6 +157,7 @@ impl Child {
                 runtime.stop().await;
                 Ok(())
             }),
+            Self::Clean => place::clean(url),
         }
     }
 }

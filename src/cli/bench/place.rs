@@ -1,12 +1,14 @@
 //! Where a bench puts its stores.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
 use super::super::Output;
-use super::super::problem::Outcome;
+use super::super::problem::{Exit, Outcome, Problem};
+use super::crash::Child;
 
 /// The engine that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,8 +53,10 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(within: &Path, engine: Engine) -> Outcome<Self> {
         let root = within.join("everstep-bench").join(std::process::id().to_string());
-        std::fs::create_dir_all(&root)?;
-        let root = root.canonicalize()?;
+        let refused = |error| Problem::file("make", &root, error);
+        std::fs::create_dir_all(&root).map_err(refused)?;
+        let root = root.canonicalize().map_err(refused)?;
+        clean_when_interrupted(root.clone())?;
         Ok(Self { root, engine })
     }
 
@@ -81,9 +85,52 @@ impl Place {
 
     /// Says what is measured.
     pub(crate) fn tell(&self, output: &mut Output) -> Outcome {
+        if cfg!(debug_assertions) {
+            anstream::eprintln!("this is a debug build: what it measures says nothing; build it with `--release`");
+        }
         let (name, durability) = (self.engine.name(), self.engine.durability());
         Ok(writeln!(output.out, "{name} in {}, {durability}", self.root.display())?)
     }
+}
+
+/// Ctrl-C ends a bench in the middle of what it does, so its directory goes here.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing of a runtime: it waits beside everything that is measured, and ends with the process"
+)]
+fn clean_when_interrupted(root: PathBuf) -> Outcome {
+    let waiting = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let interrupted = {
+        // Heard of from here on, before there is anything in the directory.
+        let _here = waiting.enter();
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?
+    };
+    std::thread::spawn(move || {
+        let mut interrupted = interrupted;
+        waiting.block_on(interrupted.recv());
+        // All other threads end with the program that they run, so nothing is made anew behind what is removed.
+        let clean = Child::Clean.command(&root.to_string_lossy());
+        if let Ok(mut clean) = clean {
+            let error = clean.exec();
+            anstream::eprintln!("could not remove {}: {error}", root.display());
+        }
+        std::process::exit(Exit::Interrupted as i32);
+    });
+    Ok(())
+}
+
+/// Removes the directory of a bench that was interrupted, when nothing of its own runs any more.
+pub(crate) fn clean(root: &str) -> Outcome {
+    // A process that it had started may need a moment to notice.
+    const TRIES: usize = 1_000;
+    let root = Path::new(root);
+    let removed = (0..TRIES).find_map(|_| std::fs::remove_dir_all(root).ok());
+    if removed.is_none() && root.exists() {
+        anstream::eprintln!("could not remove {}", root.display());
+    }
+    // Another bench may have something there.
+    let _ = root.parent().map(std::fs::remove_dir);
+    Err(Problem::Silent(Exit::Interrupted))
 }
 
 impl Drop for Place {

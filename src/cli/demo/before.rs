@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use everstep::storage::record::Status;
+use everstep::storage::record::{EntryKind, Status};
 
 use crate::cli::look::{self, Instance};
 use crate::cli::problem::{Outcome, Problem};
@@ -75,8 +75,9 @@ impl Left {
         let mut done: Vec<_> = instance.lines.iter().filter(|line| line.at_ms().is_some()).collect();
         done.sort_by_key(|line| line.entry.completed.map(|completed| completed.order));
         let first = done.iter().filter_map(|line| line.path.first());
-        let mut names: Vec<&str> = first.map(|name| name.trim_end_matches("~0")).collect();
+        let mut names: Vec<&String> = first.collect();
         names.dedup();
+        let names: Vec<_> = names.into_iter().map(|name| told(instance, name)).collect();
         let told = match names.as_slice() {
             _ if status.is_terminal() => format!("had ended before: {status}"),
             [] => "carries on from its start".to_owned(),
@@ -87,5 +88,20 @@ impl Left {
             operations: done.len(),
             told,
         }
+    }
+}
+
+/// What was done, by its name; of a map that was not over, how many of its items.
+fn told(instance: &Instance, name: &str) -> String {
+    let map = instance.lines.iter().find(|line| line.path == [name]);
+    match map.map(|line| &line.entry.kind) {
+        Some(EntryKind::Map { items }) => {
+            let over = instance.items_over(&[name.to_owned()]);
+            if over < *items {
+                return format!("{name} ({over} of {items})");
+            }
+            name.to_owned()
+        }
+        _ => name.trim_end_matches("~0").to_owned(),
     }
 }

@@ -42,7 +42,7 @@ impl Request {
             items: items.collect(),
             price: 20 + draw(180) as u32,
             bank_is_slow: number.is_multiple_of(2),
-            courier_refuses: (u64::from(number) + seed).is_multiple_of(3),
+            courier_refuses: u64::from(number).wrapping_add(seed).is_multiple_of(3),
             work_ms: if fast { 0 } else { 300 + draw(300) },
             cooling_off_ms: if fast { 20 } else { 4_000 },
         }
@@ -158,4 +158,18 @@ async fn ship(request: Request) -> Result<()> {
     }
     work(request.number, request.work_ms, "handed the parcel over").await;
     ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by a user: the largest seeds ended the program, where sums are checked.
+    #[test]
+    fn every_seed_makes_orders() {
+        for seed in [0, 7, u64::MAX - 1, u64::MAX] {
+            let (one, again) = (Request::of(3, seed, true), Request::of(3, seed, true));
+            assert_eq!((one.items, one.price), (again.items, again.price), "{seed}");
+        }
+    }
 }

@@ -54,7 +54,12 @@ pub(super) async fn pass(starting: &Starting, waiting: usize, crowded: Crowded) 
                     return Ok(Some(Passed::Memory(coming)));
                 }
                 refuse(starting, waiting, crowded)?;
-                shared.admission.room_for(&lane, waiting).await;
+                let failure = shared.store.failure()?;
+                tokio::select! {
+                    biased;
+                    () = shared.admission.room_for(&lane, waiting) => {}
+                    () = failure.told() => {}
+                }
             }
         }
     }

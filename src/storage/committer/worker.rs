@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
 use super::load::Load;
-use super::{Receipt, Request, settle};
+use super::{Failure, Receipt, Request, settle};
 use crate::limits::{COMMIT_BYTES_MAX, GROUP_COMMITS_MAX};
 use crate::storage::activation::Activations;
 use crate::storage::batch::Batch;
@@ -50,7 +50,7 @@ pub(crate) struct Worker {
     positions: Vec<Position>,
     activations: Arc<Activations>,
     watermark: Option<Arc<Watermark>>,
-    failure: Arc<OnceLock<Error>>,
+    failure: Arc<Failure>,
     load: Arc<Load>,
     /// Held while a group is written, of whichever shard.
     writing: Arc<Mutex<()>>,
@@ -160,7 +160,7 @@ impl Worker {
         Arc::clone(&self.load)
     }
 
-    pub(super) fn failure(&self) -> Arc<OnceLock<Error>> {
+    pub(super) fn failure(&self) -> Arc<Failure> {
         Arc::clone(&self.failure)
     }
 
@@ -435,10 +435,10 @@ impl Worker {
         telemetry::store_works(false);
         if let Error::Unknown(reason) = &error {
             // What comes later is known not to be done.
-            self.failure.get_or_init(|| Error::Failed(reason.clone()));
+            self.failure.set(Error::Failed(reason.clone()));
             return error;
         }
-        self.failure.get_or_init(|| error).clone()
+        self.failure.set(error).clone()
     }
 }
 

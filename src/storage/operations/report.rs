@@ -172,9 +172,10 @@ impl fmt::Display for Report {
             bytes,
             ..
         } = self;
+        let of = if *shards == 1 { "shard" } else { "shards" };
         writeln!(
             f,
-            "read {instances} instances, {rows} rows, {bytes} bytes in {shards} shards"
+            "read {instances} instances, {rows} rows, {bytes} bytes in {shards} {of}"
         )?;
         if self.is_clean() {
             return write!(f, "nothing is wrong");

@@ -43,9 +43,9 @@ impl Call {
             panic!("`{}` is a step and not an activity: it has no input", self.path);
         };
         let unpacked = Codecs::plain().unpack(input);
-        unpacked.unwrap_or_else(|error| {
+        text::or_panic(unpacked, |error| {
             let shown = text::payload(&Codecs::plain(), input);
-            panic!("the input of `{}` is of another type: {shown}: {error}", self.path)
+            format!("the input of `{}` is of another type: {shown}: {error}", self.path)
         })
     }
 

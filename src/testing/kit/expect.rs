@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::text::or_panic;
 use super::{Call, Handle, Harness, text};
 use crate::engine::Workflow;
 use crate::storage::payload::{Codecs, Payload};
@@ -134,7 +135,9 @@ impl<W: Workflow> Handle<W> {
         };
         let codecs = self.codecs();
         let unpacked = codecs.unpack(payload);
-        unpacked.unwrap_or_else(|error| panic!("`{path}` returned {}: {error}", text::payload(codecs, payload)))
+        or_panic(unpacked, |error| {
+            format!("`{path}` returned {}: {error}", text::payload(codecs, payload))
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::copies::Copies;
 use super::double::{self, Wait};
+use super::text::or_panic;
 use super::{Harness, instances, text};
 use crate::engine::{Accepts, Message, Question, Workflow};
 use crate::handle::{self, AnyHandle, Description, Error, History, Operated, Sent};
@@ -35,19 +36,23 @@ impl<W: Workflow> Handle<W> {
         &self.id
     }
 
+    #[track_caller]
     fn of(&self, runtime: &Runtime) -> handle::Handle<W> {
         let handle = runtime.instance(&self.id).and_then(|any| any.typed());
-        handle.unwrap_or_else(|error| panic!("{error}"))
+        or_panic(handle, |error| format!("{error}"))
     }
 
+    #[track_caller]
     fn any(&self, runtime: &Runtime) -> AnyHandle {
-        let instance = InstanceId::new(&*self.id).unwrap_or_else(|error| panic!("{error}"));
+        let instance = or_panic(InstanceId::new(&*self.id), |error| format!("{error}"));
         AnyHandle::new(runtime.shared(), instance)
     }
 
     #[track_caller]
     fn expect<T>(&self, what: &str, done: Result<T, Error>) -> T {
-        done.unwrap_or_else(|error| panic!("{what} `{}`: {error}\n{}", self.id, self.harness.report()))
+        or_panic(done, |error| {
+            format!("{what} `{}`: {error}\n{}", self.id, self.harness.report())
+        })
     }
 
     /// Sends it a message.
@@ -140,13 +145,19 @@ impl<W: Workflow> Handle<W> {
     #[track_caller]
     pub fn output(&self) -> W::Output {
         let ended = self.run_until_complete();
-        ended.unwrap_or_else(|failure| panic!("`{}` failed: {failure}\n{}", self.id, self.report()))
+        or_panic(ended, |failure| {
+            format!("`{}` failed: {failure}\n{}", self.id, self.report())
+        })
     }
 
     /// How it ended; none if it has not. The time does not move.
     #[track_caller]
     pub fn result(&self) -> Option<Result<W::Output, Failure>> {
-        self.status().is_terminal().then(|| self.run_until_complete())
+        if self.status().is_terminal() {
+            Some(self.run_until_complete())
+        } else {
+            None
+        }
     }
 
     /// Where it is in its life.
@@ -159,14 +170,14 @@ impl<W: Workflow> Handle<W> {
     #[track_caller]
     pub fn describe(&self) -> Description {
         let described = self.harness.call(async |runtime| self.any(runtime).status().await);
-        described.unwrap_or_else(|error| panic!("{error}"))
+        or_panic(described, |error| format!("{error}"))
     }
 
     /// What it has done.
     #[track_caller]
     pub fn history(&self) -> History {
         let history = self.harness.call(async |runtime| self.any(runtime).history().await);
-        history.unwrap_or_else(|error| panic!("{error}"))
+        or_panic(history, |error| format!("{error}"))
     }
 
     /// What it has published under a name with [`Ctx::set`](crate::Ctx::set).
@@ -222,11 +233,11 @@ impl<W: Workflow> Handle<W> {
     /// If there is no such instance.
     #[track_caller]
     pub fn export(&self) -> String {
-        let instance = InstanceId::new(&*self.id).unwrap_or_else(|error| panic!("{error}"));
+        let instance = or_panic(InstanceId::new(&*self.id), |error| format!("{error}"));
         self.harness.with_store(|store| {
             let mut file = Vec::new();
             let exported = store.export_instance(&instance, &mut file);
-            exported.unwrap_or_else(|error| panic!("{error}"));
+            or_panic(exported, |error| format!("{error}"));
             String::from_utf8(file).expect("an export is text")
         })
     }
@@ -243,7 +254,7 @@ impl<W: Workflow> Handle<W> {
 
     /// What its code waits for.
     pub(super) fn waits(&self) -> Vec<Wait> {
-        let instance = InstanceId::new(&*self.id).unwrap_or_else(|error| panic!("{error}"));
+        let instance = or_panic(InstanceId::new(&*self.id), |error| format!("{error}"));
         let builder = &self.harness.inner.builder;
         self.harness
             .with_store(|store| double::waits(store, builder, &instance))

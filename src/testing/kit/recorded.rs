@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::double::{Nobody, replay};
+use super::text::or_panic;
 use crate::engine::Witness;
 use crate::ids::InstanceId;
 use crate::runtime::Builder;
@@ -40,16 +41,16 @@ pub fn replay_check(builder: Builder, path: impl AsRef<Path>) -> usize {
     let (mut checked, mut reports) = (0, Vec::new());
     for file in files(path.as_ref()) {
         let name = file.display();
-        let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name} can't be read: {error}"));
+        let text = or_panic(std::fs::read_to_string(&file), |error| {
+            format!("{name} can't be read: {error}")
+        });
         let engine = Arc::new(Memory::new());
         let options = OpenOptions::new().codecs(builder.codecs().clone());
         let imported = options.import_engine(engine, &mut text.as_bytes());
-        let (store, _) = imported.unwrap_or_else(|error| panic!("{name} is not a whole export: {error}"));
+        let (store, _) = or_panic(imported, |error| format!("{name} is not a whole export: {error}"));
         let witness: Arc<dyn Witness> = Arc::new(Nobody);
         for shard in store.shards() {
-            let listed = store
-                .listed_ids(shard)
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            let listed = or_panic(store.listed_ids(shard), |error| format!("{name}: {error}"));
             let instances = listed.iter().filter_map(|id| InstanceId::new(id.as_str()).ok());
             for instance in instances {
                 checked += 1;
@@ -65,11 +66,14 @@ pub fn replay_check(builder: Builder, path: impl AsRef<Path>) -> usize {
 }
 
 /// The files that are meant by a path, in order.
+#[track_caller]
 fn files(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.to_owned()];
     }
-    let entries = std::fs::read_dir(path).unwrap_or_else(|error| panic!("{} can't be read: {error}", path.display()));
+    let entries = or_panic(std::fs::read_dir(path), |error| {
+        format!("{} can't be read: {error}", path.display())
+    });
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut files: Vec<_> = paths
         .filter(|path| {

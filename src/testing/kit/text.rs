@@ -5,6 +5,16 @@ use crate::handle::{Description, History, HistoryEntry};
 use crate::storage::payload::{Codecs, Payload};
 use crate::storage::record::{Decided, EntryKind};
 
+/// What a call gave. If that is an error, the test fails at the line that made the call: a panic in a closure would be
+/// told of the kit's own line.
+#[track_caller]
+pub(super) fn or_panic<T, E>(result: Result<T, E>, says: impl FnOnce(E) -> String) -> T {
+    match result {
+        Ok(done) => done,
+        Err(error) => panic!("{}", says(error)),
+    }
+}
+
 /// A user's value, as JSON where it is something that JSON can say.
 pub(super) fn payload(codecs: &Codecs, payload: &Payload) -> String {
     let value: Result<serde_json::Value, _> = codecs.unpack(payload);
@@ -45,12 +55,22 @@ pub(super) fn outcome(codecs: &Codecs, kind: &EntryKind) -> Option<String> {
     }
 }
 
+/// Whether nothing more comes of it. What undoes something has no place in the order of completions; that the undoing
+/// began is all there is to say of that; and of a map nothing is recorded but its items.
+fn is_over(entry: &HistoryEntry) -> bool {
+    match &entry.kind {
+        EntryKind::Rollback(decided) | EntryKind::Compensation { decided, .. } => decided.is_some(),
+        EntryKind::Map { .. } | EntryKind::Compensating(_) => true,
+        _ => entry.completed.is_some(),
+    }
+}
+
 fn entry(codecs: &Codecs, entry: &HistoryEntry) -> String {
     let (kind, path) = (entry.kind.name(), &entry.path);
-    let outcome = match (entry.completed, outcome(codecs, &entry.kind)) {
-        (None, _) => " (not complete)".to_owned(),
-        (_, Some(outcome)) => format!(": {outcome}"),
-        (_, None) => String::new(),
+    let outcome = match (is_over(entry), outcome(codecs, &entry.kind)) {
+        (false, _) => " (not complete)".to_owned(),
+        (true, Some(outcome)) => format!(": {outcome}"),
+        (true, None) => String::new(),
     };
     let failed = entry.attempts.as_ref().map_or(0, |attempts| attempts.failed.len());
     let failed = if failed > 0 {

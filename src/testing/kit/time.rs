@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Harness;
+use super::text::or_panic;
 use crate::clock::Millis;
 use crate::duration::IntoDuration;
 use crate::limits::{TEST_COMMITS_MAX, TEST_PATIENCE};
@@ -22,7 +23,7 @@ impl Harness {
     /// If it is not a duration.
     #[track_caller]
     pub fn advance(&self, duration: impl IntoDuration) {
-        let duration = duration.into_duration().unwrap_or_else(|error| panic!("{error}"));
+        let duration = or_panic(duration.into_duration(), |error| format!("{error}"));
         let whole = Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX);
         self.pass_until(self.inner.now_ms.get().saturating_add(whole));
     }
