@@ -87,6 +87,10 @@ pub const UNSEEN_DELIVERIES_MAX: usize = 64 * 1024;
 /// memory, and a sender that is faster for so long has to hear of it.
 pub const INBOX_MAX: usize = 10_000;
 
+/// Bytes of the messages in one inbox (ES0414), unless the configuration says otherwise. The same reason: all of it is read
+/// when the instance is activated, and so many of the largest messages would be gigabytes. As much as a history.
+pub const INBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Inboxes whose messages the committer keeps count of. Past this it forgets, and reads each once more.
 pub const INBOX_COUNTS_MAX: usize = 64 * 1024;
 

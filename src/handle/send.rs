@@ -168,9 +168,10 @@ pub(crate) async fn deliver(
             instance: instance.clone(),
             status,
         }),
-        Err(storage::Error::Refused(Refusal::InboxFull { max })) => Err(Error::InboxFull {
+        Err(storage::Error::Refused(Refusal::InboxFull { messages, bytes })) => Err(Error::InboxFull {
             instance: instance.clone(),
-            max,
+            messages,
+            bytes,
         }),
         Err(storage::Error::Refused(Refusal::Missing)) => Err(look::absent(shared, instance)),
         Err(error) => Err(error.into()),
