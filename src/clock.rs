@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::limits::CLOCK_WAIT_MAX;
+use crate::limits::{CLOCK_WAIT_MAX, TIMER_MAX};
 
 /// Milliseconds since the Unix epoch.
 pub type Millis = u64;
@@ -34,6 +34,19 @@ impl Stopwatch {
     #[expect(clippy::disallowed_methods, reason = "this is the seam that the rule points to")]
     pub(crate) fn elapsed(self) -> Duration {
         self.0.elapsed()
+    }
+}
+
+/// Lets so much time pass, by a clock that does not jump: whoever waits for a while waits for as long, whatever somebody
+/// does to the wall clock meanwhile.
+pub(crate) async fn pass(duration: Duration) {
+    let watch = Stopwatch::start();
+    loop {
+        let rest = duration.saturating_sub(watch.elapsed());
+        if rest.is_zero() {
+            return;
+        }
+        tokio::time::sleep(rest.min(TIMER_MAX)).await;
     }
 }
 

@@ -1,8 +1,11 @@
 //! What is waiting for a resident: news, or the wish that it leaves.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
+
+use crate::engine::FromOutside;
 
 /// Raised by whoever has news for an instance, awaited by its pump. It outlives the pump for as long as somebody
 /// waits for its end.
@@ -15,6 +18,8 @@ pub(crate) struct Signal {
     notify: Notify,
     gone: AtomicBool,
     farewell: Notify,
+    /// Where the code of the instance is.
+    at: Mutex<FromOutside>,
 }
 
 const LET_GO: u32 = 1;
@@ -38,6 +43,16 @@ impl Signal {
     /// Raises the signal. Tells whether it was down: only then does anybody have to be told.
     pub(crate) fn raise(&self) -> bool {
         !self.raised.swap(true, Ordering::AcqRel)
+    }
+
+    /// The code of the instance is there.
+    pub(crate) fn is_at(&self, at: FromOutside) {
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// Where the code of the instance is, as far as it is in memory.
+    pub(crate) fn at(&self) -> FromOutside {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells the pump to look.

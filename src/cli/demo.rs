@@ -63,7 +63,11 @@ impl Demo {
                 None
             }
         };
-        runtime.stop().await;
+        tokio::select! {
+            () = runtime.stop() => {}
+            // Whoever asks twice does not wait for the grace. Nothing is lost by it.
+            again = tokio::signal::ctrl_c() => again?,
+        }
         match ended {
             Some(ended) => {
                 self.summary(before, &ended);

@@ -11,12 +11,15 @@ use crate::storage::key::{Local, Meta};
 use crate::storage::record::{IndexRow, Origin, State, Status, Tombstone};
 use crate::storage::{Commit, Condition, Cursor, Error, Store, set_before_all};
 
+/// Hears of every instance that is deleted.
+pub(crate) type Gone = dyn Fn(&InstanceId) + Send + Sync;
+
 /// Sweeps again and again. Ended from outside.
-pub(crate) async fn run(store: Store, clock: Arc<dyn Clock>, retention: Retention) {
+pub(crate) async fn run(store: Store, clock: Arc<dyn Clock>, retention: Retention, gone: Arc<Gone>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
         let mut swept = Swept::default();
-        if let Err(error) = sweep(&store, clock.now_ms(), &retention, &mut swept).await {
+        if let Err(error) = sweep(&store, clock.now_ms(), &retention, &*gone, &mut swept).await {
             tracing::error!(%error, "a sweep was not finished; the next one goes on");
         }
         let Swept { deleted, damaged } = swept;
@@ -42,7 +45,7 @@ struct Swept {
 }
 
 /// Deletes what ended long enough ago, a page at a time.
-async fn sweep(store: &Store, now: Millis, retention: &Retention, swept: &mut Swept) -> Result<(), Error> {
+async fn sweep(store: &Store, now: Millis, retention: &Retention, gone: &Gone, swept: &mut Swept) -> Result<(), Error> {
     // Whoever was started later has not been over for long enough.
     let before_ms = retention
         .shortest()
@@ -60,7 +63,11 @@ async fn sweep(store: &Store, now: Millis, retention: &Retention, swept: &mut Sw
                     continue;
                 }
                 match delete(store, &instance, retention, now).await {
-                    Ok(deleted) => swept.deleted += u64::from(deleted),
+                    Ok(true) => {
+                        swept.deleted += 1;
+                        gone(&instance);
+                    }
+                    Ok(false) => {}
                     Err(Error::Corrupt(_) | Error::Decode { .. } | Error::InvalidKey(_)) => swept.damaged += 1,
                     Err(error) => return Err(error),
                 }

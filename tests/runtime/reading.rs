@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use everstep::storage::record::Status;
-use everstep::{Ctx, Happened, Result, Runtime, branch, ok, workflow};
+use everstep::{Ctx, Happened, Result, Runtime, Watched, branch, ok, workflow};
 
-use crate::kit::{everyone, fails, machine, naps, open};
+use crate::kit::{Word, everyone, fails, machine, naps, open, waits};
 use crate::machine::{crowds, settle};
 
 #[tokio::test(start_paused = true)]
@@ -122,4 +122,75 @@ async fn reading_activates_nothing() {
     assert!(reader.query::<u32>("progress").await.unwrap().is_none());
     crate::kit::pass(Duration::from_secs(1)).await;
     assert_eq!(reader.status().await.unwrap(), before, "nothing of it was written");
+}
+
+/// Found in an audit: while its first step ran, an instance was running for those who asked for its status and pending for
+/// those who waited for it, watched it or listed it. `reached` waited for the end of the step.
+#[tokio::test(start_paused = true)]
+async fn everybody_is_told_the_same_of_an_instance_that_has_just_begun() {
+    let runtime = Runtime::builder().workflow(crowds);
+    let runtime = runtime.open_simulated(machine()).await.unwrap();
+    let mut all = runtime.watch();
+    let later = runtime.start(crowds, ()).after("1h").await.unwrap();
+    let now = runtime.start(crowds, ()).await.unwrap();
+    let running = now.reached(|status| status == Status::Running);
+    let running = tokio::time::timeout(Duration::from_secs(1), running).await;
+    assert_eq!(running.expect("it runs").unwrap(), Status::Running);
+    assert_eq!(now.status().await.unwrap().status, Status::Running);
+    assert_eq!(now.watch().next().await.unwrap().unwrap().status, Some(Status::Running));
+    let told = async {
+        loop {
+            match all.next().await.unwrap() {
+                Some(Watched::Changed(change)) if change.status == Some(Status::Running) => return change.id,
+                told => assert!(told.is_some(), "it goes on"),
+            }
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(1), told).await;
+    assert_eq!(told.expect("it is told"), *now.id());
+    let listed = runtime.list().status(Status::Running).await.unwrap();
+    let listed: Vec<_> = listed.rows.iter().map(|row| row.id.as_str()).collect();
+    assert_eq!(listed, [now.id().as_str()]);
+    // Waking it for nothing does not make it run.
+    runtime.start(crowds, ()).id(later.id().as_str()).await.unwrap();
+    for _ in 0..20 {
+        assert_eq!(later.status().await.unwrap().status, Status::Pending);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(runtime.list().status(Status::Pending).count().await.unwrap(), 1);
+}
+
+/// BEHAVIOUR 42, found in an audit: a plain wait for a message and a step that ran for the first time were nowhere, as
+/// nothing is recorded of them. Whoever has the instance in memory knows.
+#[tokio::test(start_paused = true)]
+async fn what_is_not_recorded_is_told_while_it_is_in_memory() {
+    let runtime = everyone().workflow(crowds);
+    let runtime = runtime.open_simulated(machine()).await.unwrap();
+    let current = async |id: &str| {
+        let seen = runtime.instance(id).unwrap().status().await.unwrap();
+        let current = seen.current.into_iter();
+        current
+            .map(|current| (current.path, current.kind, current.until_ms))
+            .collect::<Vec<_>>()
+    };
+    runtime.start(crowds, ()).id("works").await.unwrap();
+    let listens = runtime.start(waits, 2).id("listens").await.unwrap();
+    runtime.start(naps, 60).id("nap").await.unwrap();
+    settle().await;
+    assert_eq!(current("works").await, [("for ever".to_owned(), "step", None)]);
+    assert_eq!(current("listens").await, [("Word~0".to_owned(), "receive", None)]);
+    let naps = current("nap").await;
+    assert_eq!(naps.len(), 1, "what is recorded is told once: {naps:?}");
+    assert!(naps[0].2.is_some(), "with its time: {naps:?}");
+    listens.send(Word(1)).await.unwrap();
+    settle().await;
+    assert_eq!(current("listens").await, [("Word~1".to_owned(), "receive", None)]);
+    // Nothing was written for it: once it has left memory only what is recorded is known.
+    crate::kit::pass(Duration::from_secs(30)).await;
+    assert_eq!(current("listens").await, []);
+    let seen = listens.status().await.unwrap();
+    assert_eq!((seen.status, seen.last.as_deref()), (Status::Waiting, Some("Word~0")));
+    listens.send(Word(2)).await.unwrap();
+    listens.result().await.unwrap();
+    assert_eq!(current("listens").await, []);
 }

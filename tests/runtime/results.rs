@@ -1,10 +1,13 @@
 //! BEHAVIOUR 43: a result can be waited for as long as asked, by anybody, in any lifetime of the process.
 
-use everstep::storage::record::FailureKind;
-use everstep::{Builder, Error, Runtime};
+use std::time::Duration;
+
+use everstep::storage::record::{FailureKind, Status};
+use everstep::{Builder, Config, Error, Runtime};
 use futures_util::future::join_all;
 
-use crate::kit::{Word, echo, everyone, fails, naps, open, waits};
+use crate::kit::{Word, echo, everyone, fails, naps, open, pass, waits};
+use crate::machine::{Machine, in_virtual_time};
 
 #[tokio::test(start_paused = true)]
 async fn several_waiters_all_get_it() {
@@ -78,4 +81,34 @@ async fn a_result_is_there_after_restarts() {
     );
     runtime.stop().await;
     drop(runtime);
+}
+
+/// Found in an audit: whoever waits was timed by the wall clock. With that set back by an hour, a wait for ten seconds gave
+/// up after 3,610; set forward, at once.
+#[test]
+fn a_wait_is_as_long_as_it_was_to_be_whatever_the_clock_does() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    in_virtual_time(async {
+        for back in [true, false] {
+            let machine = Machine::new();
+            let runtime = machine.open(everyone(), Config::default()).await;
+            let waits = runtime.start(waits, 1).id("waits").await.unwrap();
+            waits.reached(|status| status == Status::Waiting).await.unwrap();
+            let begun = monotonic();
+            let waiting = waits.result().timeout("10s").into_future();
+            let jumping = async {
+                pass(Duration::from_secs(5)).await;
+                machine.clock.jump(HOUR, back);
+            };
+            let (given_up, ()) = tokio::join!(waiting, jumping);
+            assert_eq!(given_up.unwrap_err().code(), "ES0410");
+            assert_eq!(begun.elapsed().as_secs(), 10, "set back: {back}");
+        }
+    });
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time of the test is virtual")]
+fn monotonic() -> tokio::time::Instant {
+    tokio::time::Instant::now()
 }
