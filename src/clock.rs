@@ -66,3 +66,32 @@ impl Clock for SystemClock {
         Box::pin(tokio::time::sleep(wait))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FAULTS 24: a clock that is set forward is noticed. Nothing tells that it was, so whoever waits looks again.
+    #[tokio::test(start_paused = true)]
+    async fn no_wait_for_a_time_is_long() {
+        for far in [Duration::from_secs(3_600), Duration::from_secs(100 * 365 * 24 * 3_600)] {
+            let watch = Stopwatch::start();
+            let far = Millis::try_from(far.as_millis()).unwrap();
+            SystemClock.wait_until(SystemClock.now_ms() + far).await;
+            assert_eq!(watch.elapsed(), CLOCK_WAIT_MAX);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_while_is_as_long_as_it_is() {
+        for while_ in [
+            Duration::ZERO,
+            Duration::from_millis(7),
+            3 * TIMER_MAX + Duration::from_millis(1),
+        ] {
+            let watch = Stopwatch::start();
+            pass(while_).await;
+            assert_eq!(watch.elapsed(), while_);
+        }
+    }
+}

@@ -24,6 +24,8 @@ mod schedules;
 mod simulated;
 mod stats;
 mod store;
+#[cfg(all(test, feature = "testing"))]
+mod tests;
 mod threads;
 
 pub use builder::Builder;

@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 use everstep::{AnyHandle, Config, Ctx, Message, Result, Runtime, ok, workflow};
 use serde::{Deserialize, Serialize};
 
+use crate::telemetry::Kept;
+
 static KEPT: AtomicU32 = AtomicU32::new(0);
 static ENOUGH: Mutex<bool> = Mutex::new(false);
 static CHANGED: Condvar = Condvar::new();
@@ -81,5 +83,42 @@ async fn callers_commits_and_alarms_go_on() {
     assert_eq!(listener.result().await.unwrap(), 7);
     later.send(Word(8)).await.unwrap();
     assert_eq!(later.result().await.unwrap(), 8);
+    runtime.stop().await;
+}
+
+/// Whether the watchdog has said so.
+static REPORTED: Mutex<bool> = Mutex::new(false);
+static WAS_REPORTED: Condvar = Condvar::new();
+static GAVE_UP: AtomicU32 = AtomicU32::new(0);
+
+/// Keeps its thread until that was reported; a test that does not get anywhere ends too, and fails.
+#[workflow]
+async fn hogs(_ctx: Ctx<Hogs>) -> Result<()> {
+    let patience = Duration::from_secs(30);
+    let reported = REPORTED.lock().unwrap();
+    let (reported, _) = WAS_REPORTED
+        .wait_timeout_while(reported, patience, |reported| !*reported)
+        .unwrap();
+    GAVE_UP.fetch_add(u32::from(!*reported), Ordering::SeqCst);
+    ok(())
+}
+
+/// FAULTS 36: a runtime has a watchdog, which reports code that never awaits, while it runs.
+#[tokio::test]
+async fn the_watchdog_is_there() {
+    // It has a thread of its own, and so a recorder for all of them.
+    let kept = Kept::default();
+    metrics::set_global_recorder(kept.clone()).unwrap();
+    let config = Config::default().workers(1).poll_warn("5ms");
+    let runtime = Runtime::builder().workflow(hogs).config(config);
+    let runtime = runtime.open("memory:").await.unwrap();
+    let hogs = runtime.start(hogs, ()).await.unwrap();
+    while kept.sum("everstep_long_polls_total") == 0.0 {
+        assert_eq!(GAVE_UP.load(Ordering::SeqCst), 0, "nobody has reported it");
+        tokio::task::yield_now().await;
+    }
+    *REPORTED.lock().unwrap() = true;
+    WAS_REPORTED.notify_all();
+    hogs.result().await.unwrap();
     runtime.stop().await;
 }

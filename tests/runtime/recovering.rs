@@ -6,7 +6,7 @@ use std::time::Duration;
 use everstep::limits::PAGE_ROWS_MAX;
 use everstep::storage::engines::faulty::{Faulty, Plan};
 use everstep::storage::record::Status;
-use everstep::{Ctx, Result, Runtime, critical, ok, workflow};
+use everstep::{Ctx, Result, Runtime, critical, workflow};
 use futures_util::future::join_all;
 
 use crate::kit::{everyone, fails, machine, naps, pass, waits};

@@ -103,7 +103,7 @@ async fn a_start_for_later_waits_for_its_time() {
     let later = runtime.start(echo, 1).at(after(Duration::from_secs(60))).await.unwrap();
     // News before the time does not begin it.
     runtime.nudge(later.id().as_str()).unwrap();
-    crate::kit::pass(Duration::from_secs(59)).await;
+    pass(Duration::from_secs(59)).await;
     assert_eq!(later.status().await.unwrap().status, Status::Pending);
     assert_eq!(later.result().await.unwrap(), 1);
     let ended = later.status().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_start_for_later_can_be_cancelled_before_it_begins() {
     let runtime = open().await;
     let later = runtime.start(echo, 1).at(after(Duration::from_secs(60))).await.unwrap();
     assert!(later.cancel("not needed").await.unwrap().is_done());
-    crate::kit::pass(Duration::from_secs(90)).await;
+    pass(Duration::from_secs(90)).await;
     assert_eq!(later.status().await.unwrap().status, Status::Cancelled);
 }
 
