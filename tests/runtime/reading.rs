@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::Status;
-use everstep::{Ctx, Happened, Result, Runtime, Watched, branch, ok, workflow};
+use everstep::{Attempt, Config, Ctx, Happened, Result, Runtime, Watched, branch, ok, workflow};
 
 use crate::kit::{Word, everyone, fails, machine, naps, open, waits};
 use crate::machine::{crowds, settle};
@@ -151,13 +151,56 @@ async fn everybody_is_told_the_same_of_an_instance_that_has_just_begun() {
     let listed = runtime.list().status(Status::Running).await.unwrap();
     let listed: Vec<_> = listed.rows.iter().map(|row| row.id.as_str()).collect();
     assert_eq!(listed, [now.id().as_str()]);
-    // Waking it for nothing does not make it run.
-    runtime.start(crowds, ()).id(later.id().as_str()).await.unwrap();
-    for _ in 0..20 {
+    assert_eq!(later.status().await.unwrap().status, Status::Pending);
+    assert_eq!(runtime.list().status(Status::Pending).count().await.unwrap(), 1);
+}
+
+/// One that begins later is brought into memory by a message, to be told that it is not its turn: it does not run then.
+#[tokio::test(start_paused = true)]
+async fn who_begins_later_does_not_run_before() {
+    let runtime = open().await;
+    let later = runtime.start(waits, 1).after("1h").await.unwrap();
+    let mut was_resident = false;
+    for number in 0..50 {
+        if number == 10 {
+            later.send(Word(1)).await.unwrap();
+        }
+        was_resident |= runtime.stats().residents > 0;
         assert_eq!(later.status().await.unwrap().status, Status::Pending);
         tokio::task::yield_now().await;
     }
-    assert_eq!(runtime.list().status(Status::Pending).count().await.unwrap(), 1);
+    assert!(was_resident, "it was looked at");
+    assert_eq!(later.result().await.unwrap(), [1]);
+}
+
+#[workflow]
+async fn takes_a_minute(ctx: Ctx<TakesAMinute>) -> Result<()> {
+    let work = || async {
+        crate::kit::pass(Duration::from_secs(60)).await;
+        ok(())
+    };
+    ok(ctx.step("work", work).await?)
+}
+
+/// Whoever waits until an instance runs is told when it is let in, although nothing is stored of that.
+#[tokio::test(start_paused = true)]
+async fn who_waits_until_it_runs_is_told_when_it_is_let_in() {
+    let builder = Runtime::builder().workflow(crowds).workflow(takes_a_minute);
+    let builder = builder.config(Config::default().residents_max(1));
+    let runtime = builder.open_simulated(machine()).await.unwrap();
+    let first = runtime.start(takes_a_minute, ()).await.unwrap();
+    settle().await;
+    let second = runtime.start(crowds, ()).await.unwrap();
+    let runs = async {
+        tokio::time::timeout(
+            Duration::from_secs(600),
+            second.reached(|status| status == Status::Running),
+        )
+        .await
+    };
+    let (ended, running) = tokio::join!(first.result().into_future(), runs);
+    ended.unwrap();
+    assert_eq!(running.expect("it is told").unwrap(), Status::Running);
 }
 
 /// BEHAVIOUR 42, found in an audit: a plain wait for a message and a step that ran for the first time were nowhere, as
@@ -193,4 +236,48 @@ async fn what_is_not_recorded_is_told_while_it_is_in_memory() {
     listens.send(Word(2)).await.unwrap();
     listens.result().await.unwrap();
     assert_eq!(current("listens").await, []);
+}
+
+/// Fails twice, and sleeps then.
+#[workflow]
+async fn at_last(ctx: Ctx<AtLast>) -> Result<()> {
+    let work = |attempt: Attempt| async move {
+        everstep::ensure!(attempt.number() > 2, "not yet");
+        ok(())
+    };
+    ctx.step("work", work).delay("10s").await?;
+    ctx.sleep("nap", "1m").await?;
+    ctx.sleep("another", "1m").await?;
+    ok(())
+}
+
+/// Found in an audit: of a life that was over, the waits for the first attempts and all sleeps were gone, and what was
+/// waited for had begun at the time of whatever had been told before it.
+#[tokio::test(start_paused = true)]
+async fn a_life_that_is_over_is_told_with_its_waits() {
+    let runtime = Runtime::builder().workflow(at_last);
+    let runtime = runtime.open_simulated(machine()).await.unwrap();
+    let instance = runtime.start(at_last, ()).await.unwrap();
+    instance.result().await.unwrap();
+    let begun = instance.status().await.unwrap().created_at_ms;
+    let history = instance.history().await.unwrap();
+    let worked = history.at("work").unwrap().completed.unwrap().at_ms;
+    let failed = &history.at("work").unwrap().attempts.as_ref().unwrap().failed;
+    assert_eq!((failed.len(), failed[0].started_at_ms), (2, begun));
+    let told: Vec<_> = history.events();
+    let waits: Vec<_> = told
+        .iter()
+        .filter_map(|event| match event.what {
+            Happened::Retrying { at_ms } => Some((event.at_ms, event.path.as_str(), at_ms)),
+            Happened::Sleeping { until_ms } => Some((event.at_ms, event.path.as_str(), until_ms)),
+            _ => None,
+        })
+        .collect();
+    let expected = [
+        (begun, "work", failed[1].started_at_ms),
+        (failed[1].started_at_ms, "work", worked),
+        (worked, "nap", worked + 60_000),
+        (worked + 60_000, "another", worked + 120_000),
+    ];
+    assert_eq!(waits, expected);
 }
