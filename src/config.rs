@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::duration::IntoDuration;
-use crate::limits::{INBOX_MAX, QUEUE_RATE_MAX, RESIDENTS_MAX, SHARDS_MAX, WORKERS_MAX};
+use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, QUEUE_RATE_MAX, RESIDENTS_MAX, SHARDS_MAX, WORKERS_MAX};
 
 pub use bounds::Bounds;
 pub(crate) use retention::Retention;
@@ -35,6 +35,7 @@ pub struct Config {
     pub(crate) crash_limit: u32,
     pub(crate) shards: u16,
     pub(crate) inbox_max: usize,
+    pub(crate) inbox_bytes_max: usize,
     pub(crate) poll_warn: Duration,
     pub(crate) workers: Option<usize>,
     pub(crate) retention: Retention,
@@ -70,6 +71,7 @@ impl Default for Config {
             crash_limit: 5,
             shards: 1,
             inbox_max: INBOX_MAX,
+            inbox_bytes_max: INBOX_BYTES_MAX,
             poll_warn: Duration::from_secs(1),
             workers: None,
             retention: Retention::default(),
@@ -161,6 +163,14 @@ impl Config {
     #[must_use]
     pub fn inbox_max(mut self, most: usize) -> Self {
         self.inbox_max = most;
+        self
+    }
+
+    /// How many bytes of messages may wait in the inbox of one instance: 64 MiB. All of them are read when it is
+    /// activated. One message is always taken, however large it is; past this it is as with [`Config::inbox_max`].
+    #[must_use]
+    pub fn inbox_bytes_max(mut self, most: usize) -> Self {
+        self.inbox_bytes_max = most;
         self
     }
 

@@ -38,6 +38,7 @@ mod polled;
 mod promise;
 mod publish;
 mod renew;
+mod resting;
 mod schedule;
 mod send;
 mod size;
@@ -71,6 +72,8 @@ pub use named::{SendNamed, StartNamed, StartedNamed};
 pub use operate::{Effect, Operated};
 pub(crate) use promise::{reject, resolve};
 pub use publish::Publishing;
+pub use resting::Resting;
+pub(crate) use resting::resting;
 pub use schedule::{
     Schedule, ScheduleDescription, ScheduleHandle, Scheduled, Schedules, SchedulesPage, Scheduling, Triggered,
 };

@@ -145,9 +145,9 @@ pub use handle::{
     AnyHandle, Asking, Batch, BatchCount, BatchFailure, BatchHandle, BatchProgress, BatchStart, Change, Crowded,
     Current, DeadLetters, Debounce, Debounced, Debouncing, Description, Effect, Error, Event, Existing, Handle,
     Happened, Held, History, HistoryEntry, Item, Letter, Letters, List, ListPage, Listed, Operated, Publishing,
-    Schedule, ScheduleDescription, ScheduleHandle, Scheduled, Schedules, SchedulesPage, Scheduling, SendNamed, Sending,
-    Sent, Start, StartNamed, Started, StartedChild, StartedNamed, Stream, Triggered, Waiting, Watch, WatchOne, Watched,
-    WorkflowExt,
+    Resting, Schedule, ScheduleDescription, ScheduleHandle, Scheduled, Schedules, SchedulesPage, Scheduling, SendNamed,
+    Sending, Sent, Start, StartNamed, Started, StartedChild, StartedNamed, Stream, Triggered, Waiting, Watch, WatchOne,
+    Watched, WorkflowExt,
 };
 pub use ids::{InstanceId, InvalidId, MessageId, Shard};
 #[cfg(feature = "testing")]

@@ -79,6 +79,9 @@ pub const ALARMS_BACKOFF: std::time::Duration = std::time::Duration::from_secs(1
 /// The longest wait for a time of the wall clock: one that was set forward is noticed after this long at the latest.
 pub const CLOCK_WAIT_MAX: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// The longest single timer: those of the executor end after two years, and whatever is longer takes several.
+pub const TIMER_MAX: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 60 * 60);
+
 /// Messages whose instances have not said that they saw them, that the committer remembers. Past this it forgets, and
 /// some instances are activated once too often at the next start.
 pub const UNSEEN_DELIVERIES_MAX: usize = 64 * 1024;
@@ -86,6 +89,10 @@ pub const UNSEEN_DELIVERIES_MAX: usize = 64 * 1024;
 /// Messages in one inbox (ES0414), unless the configuration says otherwise. Whoever runs an instance has its inbox in
 /// memory, and a sender that is faster for so long has to hear of it.
 pub const INBOX_MAX: usize = 10_000;
+
+/// Bytes of the messages in one inbox (ES0414), unless the configuration says otherwise. The same reason: all of it is read
+/// when the instance is activated, and so many of the largest messages would be gigabytes. As much as a history.
+pub const INBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Inboxes whose messages the committer keeps count of. Past this it forgets, and reads each once more.
 pub const INBOX_COUNTS_MAX: usize = 64 * 1024;
@@ -121,6 +128,10 @@ pub const DEATHS_BEFORE_PROBATION: u32 = 2;
 /// Breakdowns of an instance, with nothing good in between, before it is put into quarantine. A breakdown is a defect
 /// of the runtime or of a destructor; what code and steps return or panic with is handled elsewhere.
 pub const PUMP_FAILURES_MAX: u32 = 5;
+
+/// Runs of an instance whose function panics, before it is put into quarantine. What panics the same way three times more
+/// is a mistake that only other code mends.
+pub const PANICS_MAX: u32 = 4;
 
 /// How long an instance that broke down waits before it is activated again: at first, and at most.
 pub const RESTART_BACKOFF: (std::time::Duration, std::time::Duration) = (

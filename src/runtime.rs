@@ -23,7 +23,8 @@ use crate::actor::{self, Courier, Leave, Recovery, Shared};
 use crate::clock::Stopwatch;
 use crate::engine::{IntoWorkflow, Message, Untyped, Workflow};
 use crate::handle::{
-    self, AnyHandle, Batch, BatchHandle, DeadLetters, Handle, List, Publishing, Result, Sent, Start, StartNamed, Watch,
+    self, AnyHandle, Batch, BatchHandle, DeadLetters, Handle, List, Publishing, Resting, Result, Sent, Start,
+    StartNamed, Watch,
 };
 use crate::ids::InstanceId;
 use crate::scheduler;
@@ -35,6 +36,8 @@ mod schedules;
 mod simulated;
 mod stats;
 mod store;
+#[cfg(all(test, feature = "testing"))]
+mod tests;
 mod threads;
 
 pub use builder::Builder;
@@ -266,6 +269,22 @@ impl Runtime {
         Arc::clone(&self.shared)
     }
 
+    /// How many instances rest now, and on what. It reads the whole listing: for a person who asks, not for every minute.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// # #[workflow] async fn payment(ctx: Ctx<Payment>) -> Result<()> { ok(ctx.sleep("cooling off", "1d").await?) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// # runtime.start(payment, ()).await?.reached(|status| status == Status::Sleeping).await?;
+    /// assert_eq!(runtime.resting().await?.later, 1);
+    /// # Ok(()) }
+    /// ```
+    pub async fn resting(&self) -> Result<Resting> {
+        handle::resting(Arc::clone(&self.shared)).await
+    }
+
     /// What was found in the store when it was opened.
     pub fn recovery(&self) -> Recovery {
         self.recovery
@@ -352,9 +371,15 @@ impl Runtime {
         start(spawn::service("alarms", move || actor::ring(weak.clone())));
         if !shared.config.retention.keeps_everything() {
             let (store, clock) = (shared.store.clone(), Arc::clone(&shared.clock));
-            let retention = shared.config.retention.clone();
+            let (retention, weak) = (shared.config.retention.clone(), Arc::downgrade(&shared));
+            // Whoever watches hears of it as of any other change.
+            let gone: Arc<scheduler::Gone> = Arc::new(move |instance: &InstanceId| {
+                if let Some(shared) = weak.upgrade() {
+                    shared.changes.tell(instance);
+                }
+            });
             start(spawn::service("retention", move || {
-                scheduler::sweep(store.clone(), Arc::clone(&clock), retention.clone())
+                scheduler::sweep(store.clone(), Arc::clone(&clock), retention.clone(), Arc::clone(&gone))
             }));
         }
         if let Ok(failure) = shared.store.failure() {

@@ -592,3 +592,68 @@ fn importing_again_leaves_nothing_of_the_first_try() {
         }
     }
 }
+
+/// Bytes that all files below a directory take on the disk: a journal may have a length that is not written yet.
+fn bytes_below(directory: &std::path::Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| match entry.metadata().unwrap() {
+            folder if folder.is_dir() => bytes_below(&entry.path()),
+            file => std::os::unix::fs::MetadataExt::blocks(&file) * 512,
+        })
+        .sum()
+}
+
+/// FAULTS 69: most instances are deleted, and the store is moved into a new one: that has what is left, and takes the space
+/// that this needs, whatever the engine made of what is gone.
+#[test]
+fn a_store_that_is_moved_leaves_the_space_of_what_was_deleted() {
+    const INSTANCES: u32 = 100;
+    const KEPT: u32 = 10;
+
+    for engine in ["fjall", "sled"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (before, after) = (directory.path().join("before"), directory.path().join("after"));
+        let url = |path: &std::path::Path| format!("{engine}:{}", path.display());
+        let store = OpenOptions::new().open(&url(&before)).unwrap();
+        // What can be made smaller by packing would say nothing.
+        let mut random = 7_u64;
+        let mut noise = move || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random.to_le_bytes()
+        };
+        let mut large = || (0..8 * 1024).flat_map(|_| noise()).collect::<Vec<u8>>();
+        for number in 0..INSTANCES {
+            Plan::new(&format!("i{number}")).make(&store);
+            let namespace = store.namespace(&InstanceId::new(format!("i{number}")).unwrap());
+            let mut commit = everstep::storage::Commit::new(namespace.shard());
+            let published = everstep::storage::record::Published(everstep::storage::payload::Payload {
+                key_id: everstep::storage::payload::KeyId::PLAIN,
+                bytes: large(),
+            });
+            commit.set(&namespace, &Local::Published("large".into()), &published);
+            store.try_submit(commit).unwrap().wait().unwrap();
+        }
+        for number in KEPT..INSTANCES {
+            let namespace = store.namespace(&InstanceId::new(format!("i{number}")).unwrap());
+            let snapshot = store.snapshot(namespace.shard()).unwrap();
+            let state: State = namespace.get(&*snapshot, &Local::Meta(Meta::State)).unwrap().unwrap();
+            let origin = namespace.get(&*snapshot, &Local::Meta(Meta::Origin)).unwrap().unwrap();
+            let mut commit = everstep::storage::Commit::new(namespace.shard());
+            commit.purge(&namespace, &origin, &state);
+            store.try_submit(commit).unwrap().wait().unwrap();
+        }
+        let file = export(&store);
+        let (moved, imported) = OpenOptions::new().import(&url(&after), &mut file.as_slice()).unwrap();
+        assert_eq!(imported.instances, u64::from(KEPT));
+        assert_eq!(export(&moved), file);
+        store.close().unwrap();
+        moved.close().unwrap();
+        let (before, after) = (bytes_below(&before), bytes_below(&after));
+        let large = u64::from(INSTANCES) * 64 * 1024;
+        assert!(before >= large, "{engine}: {before} of {large}");
+        assert!(after < before / 2, "{engine}: {after} of {before} bytes are left");
+    }
+}

@@ -1,11 +1,14 @@
 //! Running one attempt: guarded against panics, silence and taking too long, and cancelled when nobody waits for it.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tracing::Span;
 
 use crate::clock::Stopwatch;
 use crate::engine::{AttemptEnd, Begin, Pulse};
@@ -100,27 +103,44 @@ async fn on_a_thread(
     permits: impl Send + 'static,
     begins: oneshot::Sender<Stopwatch>,
 ) -> AttemptEnd {
+    let (late, span) = (Arc::new(AtomicBool::new(false)), Span::current());
+    let is_late = Arc::clone(&late);
     let running = spawn::blocking(move || {
         let _permits = permits;
         let _ = begins.send(Stopwatch::start());
-        attempting.now_or_never()
+        let returned = attempting.now_or_never();
+        if is_late.load(Ordering::Acquire) {
+            span.in_scope(|| tracing::warn!("a blocking step has ended too late; what it came to is dropped"));
+        }
+        returned
     });
-    let _waiting = NotBegun(running.abort_handle());
+    let mut waiting = Waiting {
+        thread: Some(running.abort_handle()),
+        late,
+    };
     #[cfg(feature = "testing")]
     let _blocking = spawn::Blocking::begin();
-    match running.await {
+    let ended = running.await;
+    waiting.thread = None;
+    match ended {
         Ok(Some(returned)) => AttemptEnd::of(returned),
         Ok(None) => unreachable!("what blocks is over when it was polled"),
         Err(error) => AttemptEnd::Panicked(error.to_string()),
     }
 }
 
-/// Takes back what waits for a thread. What has one goes on.
-struct NotBegun(AbortHandle);
+/// Takes back what waits for a thread. What has one goes on, and nobody waits for what it comes to.
+struct Waiting {
+    thread: Option<AbortHandle>,
+    late: Arc<AtomicBool>,
+}
 
-impl Drop for NotBegun {
+impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.abort();
+        if let Some(thread) = &self.thread {
+            self.late.store(true, Ordering::Release);
+            thread.abort();
+        }
     }
 }
 

@@ -162,6 +162,13 @@ impl Directory {
         slot.is_some_and(|slot| matches!(*slot, Slot::Resident { .. }))
     }
 
+    /// What the code of an instance waits for, if it is in memory: paths and kinds.
+    pub(crate) fn awaited(&self, instance: &InstanceId) -> Vec<(String, &'static str)> {
+        // Not under the lock of the entry: the journal has one of its own.
+        let at = self.slots.get(instance).map(|slot| slot.signal().at());
+        at.unwrap_or_default().awaited()
+    }
+
     /// Who is in memory.
     #[cfg(feature = "testing")]
     pub(crate) fn everyone(&self) -> Vec<InstanceId> {

@@ -239,11 +239,12 @@ fn rang(shared: &Shared, found: &Found, lane: &str) {
 /// The lane of somebody who has to run, if it is one of these. What is parked already need not be opened to say so
 /// again.
 fn lane_of(shared: &Shared, hungry: &BTreeSet<Arc<str>>, found: &Found) -> Option<Arc<str>> {
-    let lane = match found.workflow.as_str() {
-        "" => shared.admission.lane(&load::workflow(&shared.store, &found.instance)),
-        workflow => shared.admission.lane(workflow),
+    let workflow = match found.workflow.as_str() {
+        "" => load::workflow(&shared.store, &found.instance),
+        workflow => Arc::from(workflow),
     };
-    let parked = || !knows(shared, &found.workflow) && is_parked(shared, &found.instance);
+    let lane = shared.admission.lane(&workflow);
+    let parked = || !knows(shared, &workflow) && is_parked(shared, &found.instance);
     (hungry.contains(&lane) && !parked()).then_some(lane)
 }
 

@@ -310,6 +310,10 @@ impl<'a> Pump<'a> {
         self.attempts = Attempts::new(self.shared, lane);
         self.lane = self.shared.admission.limited_lane(&self.workflow);
         self.held = matches!(status, Status::Stuck | Status::Parked);
+        if status == Status::Pending {
+            // It runs from now on, and nothing of that is stored yet: whoever waits for it looks again.
+            self.shared.changes.tell_of(self.namespace.instance(), false);
+        }
         self.revision_read = Some(loaded.state.revision);
         let times = if self.reads.0 == loaded.state.revision {
             self.reads.1
@@ -392,8 +396,9 @@ impl<'a> Pump<'a> {
                 ..
             } = {
                 let instance = self.namespace.instance();
-                let at = At::Function(execution.whereabouts());
-                let _watched = self.shared.watch.poll(instance, &self.workflow, at);
+                let at = execution.whereabouts();
+                self.signal.is_at(at.from_outside());
+                let _watched = self.shared.watch.poll(instance, &self.workflow, At::Function(at));
                 execution.turn(now)?
             };
             for warning in warnings {

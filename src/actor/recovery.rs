@@ -18,7 +18,9 @@ use crate::storage::key::{Local, Meta};
 use crate::storage::record::{Runnable, State, Status};
 use crate::storage::{Commit, Condition, Cursor, Error, FlightSlot, Flown};
 
-/// What was found in the store when the runtime was opened.
+/// What was found in the store when the runtime was opened: who has something to do. Who rests is counted by
+/// [`Runtime::resting`](crate::Runtime::resting), for those who ask: there may be millions of them, and the start does not
+/// wait for that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
@@ -28,8 +30,6 @@ pub struct Recovery {
     pub unknown: u64,
     /// Instances with an alarm whose time has come: they sleep, back off, wait for so long, or were started for later.
     pub due: u64,
-    /// Those whose time has not come.
-    pub later: u64,
     /// Instances that had attempts running when the process before this one died.
     pub crashed: u64,
     /// Those of them that were put into quarantine by this start, since that had happened too often.
@@ -146,10 +146,10 @@ async fn count(shared: &Shared, report: &mut Recovery) -> Result<(), Error> {
         }
         loop {
             let page = shared.store.alarms(shard, after.as_ref())?;
-            let due = page.rows.iter().filter(|(at, ..)| *at <= now).count() as u64;
-            report.due += due;
-            report.later += page.rows.len() as u64 - due;
-            after = page.next;
+            let due = page.rows.iter().take_while(|(at, ..)| *at <= now).count();
+            report.due += due as u64;
+            // They are in the order of their times.
+            after = page.next.filter(|_| due == page.rows.len());
             if after.is_none() {
                 break;
             }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::task::Wake;
 
 use tokio::sync::Notify;
+
+use crate::engine::FromOutside;
 
 /// Raised by whoever has news for an instance, awaited by its pump. It outlives the pump for as long as somebody
 /// waits for its end.
@@ -17,6 +20,8 @@ pub(crate) struct Signal {
     notify: Notify,
     gone: AtomicBool,
     farewell: Notify,
+    /// Where the code of the instance is.
+    at: Mutex<FromOutside>,
 }
 
 /// Whatever wakes the function of the instance from outside has news for it.
@@ -53,6 +58,16 @@ impl Signal {
     /// Raises the signal. Tells whether it was down: only then does anybody have to be told.
     pub(crate) fn raise(&self) -> bool {
         !self.raised.swap(true, Ordering::AcqRel)
+    }
+
+    /// The code of the instance is there.
+    pub(crate) fn is_at(&self, at: FromOutside) {
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// Where the code of the instance is, as far as it is in memory.
+    pub(crate) fn at(&self) -> FromOutside {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Tells the pump to look.

@@ -67,7 +67,11 @@ impl Demo {
                 None
             }
         };
-        runtime.stop().await;
+        tokio::select! {
+            () = runtime.stop() => {}
+            // Whoever asks twice does not wait for the grace. Nothing is lost by it.
+            again = tokio::signal::ctrl_c() => again?,
+        }
         teller::end();
         match ended {
             Some(ended) => {

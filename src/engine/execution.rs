@@ -48,8 +48,8 @@ use crate::storage::payload::{Codecs, Payload};
 use crate::storage::record::{Attempts, Completed, Entry, EntryKind, Failure, Message, Origin, State};
 use crate::storage::{InFlight, Namespace};
 
-pub(crate) use function::Whereabouts;
 use function::Woken;
+pub(crate) use function::{FromOutside, Whereabouts};
 use messages::Waiting;
 use outbox::Outbox;
 use outside::Undecided;
@@ -172,7 +172,7 @@ impl Execution {
             codecs: codecs.clone(),
             bounds,
         });
-        let kept = definition.policy.retry.is_some().then(|| input.clone());
+        let kept = definition.policy.may_run_again().then(|| input.clone());
         let past = Past {
             input,
             names,

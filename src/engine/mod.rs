@@ -136,7 +136,7 @@ pub(crate) use error::UNANSWERED;
 pub use error::{Result, WorkflowError, critical, ok, rollback};
 #[cfg(feature = "testing")]
 pub(crate) use execution::panic_text;
-pub(crate) use execution::{AttemptEnd, Begin, Execution, Loaded, Turn, Whereabouts};
+pub(crate) use execution::{AttemptEnd, Begin, Execution, FromOutside, Loaded, Turn, Whereabouts};
 pub(crate) use farewell::Farewell;
 pub use incident::{Consequence, Incident, Observer};
 pub(crate) use journal::{is_unseen, waits_for};

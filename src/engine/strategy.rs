@@ -7,6 +7,7 @@ use crate::config::Bounds;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::retry::Next;
 use crate::engine::retry::{Backoff, Retry};
+use crate::limits::PANICS_MAX;
 use crate::storage::record::{Failure, FailureKind};
 
 /// What becomes of an instance whose function failed, when it is not tried again.
@@ -39,7 +40,8 @@ pub enum Strategy {
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     pub(crate) retry: Option<Retry>,
-    pub(crate) strategy: Strategy,
+    /// None if nobody said.
+    strategy: Option<Strategy>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) queue: Option<&'static str>,
     /// Changes what holds for all.
@@ -50,6 +52,10 @@ pub struct Policy {
 
 impl Policy {
     /// No retries, what was done is undone, no deadline.
+    ///
+    /// A function that panics has a mistake in it, and to undo what it did may not be what is wanted: it is run again three
+    /// times, a second apart at first, and then put into [quarantine](Strategy::Quarantine), where it stays until somebody
+    /// has looked at it. Whoever sets retries or a strategy gets those, for a panic as for any failure.
     pub fn new() -> Self {
         Self::default()
     }
@@ -78,9 +84,11 @@ impl Policy {
         self.retry(|retry| retry.backoff = backoff)
     }
 
-    /// What follows a failure that is not tried again.
+    /// What follows a failure that is not tried again. Without it that is [`Strategy::Compensate`], but for a function that
+    /// panics: see [`Policy::new`].
     #[must_use]
     pub fn strategy(self, strategy: Strategy) -> Self {
+        let strategy = Some(strategy);
         Self { strategy, ..self }
     }
 
@@ -141,6 +149,31 @@ impl Policy {
         self
     }
 
+    /// What follows this failure, when it is not tried again.
+    pub(crate) fn after(&self, failure: &Failure) -> Strategy {
+        if self.is_left_alone(failure) {
+            return Strategy::Quarantine;
+        }
+        self.strategy_of_all()
+    }
+
+    /// Whether a failure is a panic of the function, and nobody said what follows one.
+    fn is_left_alone(&self, failure: &Failure) -> bool {
+        // That of a step has the path of the step.
+        let of_the_function = failure.kind == FailureKind::Panicked && failure.path.is_empty();
+        of_the_function && self.retry.is_none() && self.strategy.is_none()
+    }
+
+    /// Whether a run may be followed by another one with the same input.
+    pub(crate) fn may_run_again(&self) -> bool {
+        self.retry.is_some() || self.strategy.is_none()
+    }
+
+    /// What follows a failure, if nothing is said of it in particular.
+    pub(crate) fn strategy_of_all(&self) -> Strategy {
+        self.strategy.unwrap_or_default()
+    }
+
     /// The wait before the next run, or none if there is not going to be one.
     pub(crate) fn next_run(&self, runs_failed: u32, failure: &Failure, seed: u64) -> Option<Duration> {
         if is_final(failure) {
@@ -148,7 +181,10 @@ impl Policy {
         }
         // Whether it is worth it was decided above; a step that gave up is reason enough to begin again.
         let worth_it = failure.clone().of_kind(FailureKind::Error);
-        match self.retry.as_ref()?.next(runs_failed, &worth_it, seed) {
+        let after_a_panic = self
+            .is_left_alone(failure)
+            .then(|| Retry::default().attempts(PANICS_MAX));
+        match self.retry.clone().or(after_a_panic)?.next(runs_failed, &worth_it, seed) {
             Next::After(wait) => Some(wait),
             Next::Exhausted | Next::NotWorthIt => None,
         }

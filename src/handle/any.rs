@@ -188,7 +188,8 @@ impl AnyHandle {
     /// ```
     pub async fn reached(&self, wanted: impl Fn(Status) -> bool + Send) -> Result<Status> {
         wait::until(&self.shared, &self.instance, || {
-            let status = look::existing_state(&self.shared, &self.instance)?.0.status;
+            let (state, snapshot) = look::existing_state(&self.shared, &self.instance)?;
+            let status = look::status(&self.shared, &self.instance, &state, &*snapshot)?;
             Ok(wanted(status).then_some(status))
         })
         .await

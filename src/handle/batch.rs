@@ -169,7 +169,7 @@ impl BatchStart {
         let store = shared.store.clone();
         list::blocking(&store, move || {
             let mut count = BatchCount::default();
-            list::each_shard(&shared.store, &plan.range(None, None), &plan.filter, &mut |row| {
+            list::each_shard(&shared, &plan.range(None, None), &plan.filter, &mut |row| {
                 if !plan::is_own(&row.instance) {
                     count.matched += 1;
                     count.applicable += u64::from(plan.operation.applies_to(row.row.status));

@@ -277,9 +277,12 @@ impl DeadLetters {
                 let instance = to.clone();
                 return Err(Error::Finished { instance, status });
             }
-            Err(storage::Error::Refused(Refusal::InboxFull { max })) => {
-                let instance = to.clone();
-                return Err(Error::InboxFull { instance, max });
+            Err(storage::Error::Refused(Refusal::InboxFull { messages, bytes })) => {
+                return Err(Error::InboxFull {
+                    instance: to.clone(),
+                    messages,
+                    bytes,
+                });
             }
             Err(storage::Error::Refused(Refusal::Missing)) => return Err(look::absent(&self.shared, to)),
             Err(error) => return Err(error.into()),

@@ -6,7 +6,7 @@ use crate::actor::Shared;
 use crate::clock::Millis;
 use crate::handle::Result;
 use crate::handle::history::{self, HistoryEntry};
-use crate::handle::look::Seen;
+use crate::handle::look::{self, Seen};
 use crate::ids::InstanceId;
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{BranchStatus, EntryKind, Failure, Hold, Status};
@@ -23,8 +23,9 @@ pub struct Description {
     pub version: u32,
     /// Which run this is, from one.
     pub run: u32,
-    /// Where it is in its life. One that this process has begun with is running from the first moment; in listings, which
-    /// are read from the store alone, it is pending until it has recorded something.
+    /// Where it is in its life. One that this process has begun with is running from the first moment, for everyone who
+    /// looks through the runtime that runs it. Another process that reads the store, and a backup of it, have it pending
+    /// until it has recorded something.
     pub status: Status,
     /// Whether an operator holds it.
     pub paused: bool,
@@ -38,10 +39,10 @@ pub struct Description {
     pub wakes_at_ms: Option<Millis>,
     /// Failed attempts at steps that are under way.
     pub attempts: u32,
-    /// Operations that are under way, as far as they are recorded. One that has only just begun is not, until it has to
-    /// outlive something, and a wait for messages without a time at which it gives up never is: the last completed
-    /// operation then says where the code is. What the code has dropped stays here until it ends by itself, unless a race
-    /// says that it lost.
+    /// Operations that are under way. Of an instance that is in the memory of this process that is what its code waits for;
+    /// of any other what is recorded. An attempt that has not failed yet, and a wait for messages without a time at which
+    /// it gives up, are not recorded: where such an instance is, the last completed operation says. What the code has
+    /// dropped stays here until it ends by itself, unless a race says that it lost.
     pub current: Vec<Current>,
     /// The path of the operation that was completed last.
     pub last: Option<String>,
@@ -102,12 +103,22 @@ pub(super) fn describe(shared: &Shared, instance: &InstanceId, seen: &Seen) -> R
     let entries = history::entries(shared, instance, seen)?;
     let ended = state.status.is_terminal();
     let over: Vec<_> = entries.iter().filter(|entry| is_over(entry)).collect();
-    let current: Vec<_> = entries
+    let mut current: Vec<_> = entries
         .iter()
         .filter(|entry| !ended && entry.completed.is_none())
         .filter(|entry| !over.iter().any(|over| entry.is_at_or_below(over)))
         .filter_map(current)
         .collect();
+    for (path, kind) in asked(shared, instance, seen)? {
+        if !current.iter().any(|current| current.path == path) {
+            current.push(Current {
+                path,
+                kind,
+                until_ms: None,
+                attempts: 0,
+            });
+        }
+    }
     let last = entries
         .iter()
         .filter_map(|entry| Some((entry.completed?.order, &entry.path)));
@@ -120,7 +131,7 @@ pub(super) fn describe(shared: &Shared, instance: &InstanceId, seen: &Seen) -> R
         workflow: origin.workflow.clone(),
         version: origin.version,
         run: state.run,
-        status: status(shared, instance, seen),
+        status: look::status(shared, instance, state, &*seen.snapshot)?,
         paused: state.paused,
         created_at_ms: origin.created_at_ms,
         updated_at_ms: state.updated_at_ms,
@@ -138,6 +149,18 @@ pub(super) fn describe(shared: &Shared, instance: &InstanceId, seen: &Seen) -> R
     })
 }
 
+/// What the code of an instance that is in memory waits for, recorded or not.
+fn asked(shared: &Shared, instance: &InstanceId, seen: &Seen) -> Result<Vec<(String, &'static str)>> {
+    if seen.state.status.is_terminal() {
+        return Ok(Vec::new());
+    }
+    let asked = shared.directory.awaited(instance);
+    // What was read is a moment old. What the code waits for now belongs to it if nothing was committed since.
+    let now = look::existing_state(shared, instance)?.0;
+    let still = (now.run, now.revision) == (seen.state.run, seen.state.revision);
+    Ok(if still { asked } else { Vec::new() })
+}
+
 /// Whether the code has come to the end of something that is made of others. What is left below it was given up.
 fn is_over(entry: &HistoryEntry) -> bool {
     match &entry.kind {
@@ -147,14 +170,6 @@ fn is_over(entry: &HistoryEntry) -> bool {
             .iter()
             .all(|(_, status)| matches!(status, BranchStatus::Completed | BranchStatus::Failed)),
         _ => false,
-    }
-}
-
-/// Where it is in its life. One that has only just begun has nothing stored of it yet.
-fn status(shared: &Shared, instance: &InstanceId, seen: &Seen) -> Status {
-    match seen.state.status {
-        Status::Pending if shared.directory.is_resident(instance) => Status::Running,
-        status => status,
     }
 }
 

@@ -53,13 +53,15 @@ pub enum Error {
         /// How it ended.
         status: Status,
     },
-    /// The inbox of the instance holds as many messages as it may.
-    #[error("the inbox of `{instance}` is full: {max} messages wait in it")]
+    /// The inbox of the instance holds as many messages as it may, or as many bytes of them.
+    #[error("the inbox of `{instance}` is full: {messages} messages of {bytes} bytes wait in it")]
     InboxFull {
         /// The instance.
         instance: InstanceId,
-        /// How many it may hold.
-        max: usize,
+        /// How many messages wait.
+        messages: usize,
+        /// How large they are together.
+        bytes: usize,
     },
     /// The instance was deleted.
     #[error("the instance `{0}` was deleted")]

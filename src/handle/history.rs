@@ -119,14 +119,22 @@ impl History {
     }
 
     /// The life of the instance, told from the entries: oldest first.
+    ///
+    /// It has what is recorded. When a wait began is not: it stands where the operation before it was completed, which is
+    /// the moment for code that does one thing after the other, and later than that for branches beside each other. Waits
+    /// for messages, events, promises and children are told while they last, and afterwards as what completed them. Of very
+    /// many failed attempts the last ones are kept.
     pub fn events(&self) -> Vec<Event> {
         let mut events = vec![event(self.started_at_ms, "", Happened::Started)];
         if let Some(key) = &self.turn {
             let waits = Happened::WaitsForTurn { key: key.clone() };
             events.push(event(self.started_at_ms, "", waits));
         }
+        // What is recorded of a wait is when it ends. It began when the code had come that far.
+        let mut since_ms = self.started_at_ms;
         for entry in &self.entries {
-            entry.tell(&mut events);
+            entry.tell(since_ms, &mut events);
+            since_ms = entry.completed.map_or(since_ms, |completed| completed.at_ms);
         }
         // Stable: what happened at the same time stays in the order of completion.
         events.sort_by_key(|event| event.at_ms);
@@ -160,24 +168,28 @@ impl HistoryEntry {
         }
     }
 
-    fn tell(&self, events: &mut Vec<Event>) {
+    fn tell(&self, since_ms: Millis, events: &mut Vec<Event>) {
         if let Some(attempts) = &self.attempts {
-            for attempt in &attempts.failed {
+            for (index, attempt) in attempts.failed.iter().enumerate() {
                 let (number, failure) = (attempt.number, attempt.failure.clone());
                 let at = attempt.started_at_ms + attempt.duration_ms;
                 events.push(event(at, &self.path, Happened::AttemptFailed { number, failure }));
-                // Only of the last wait is known until when it was. The last attempt is followed by none.
-                if let Some(at_ms) = attempts.next_at_ms.filter(|_| number == attempts.count) {
+                // When the next one was due is kept for the last wait alone; the others ended when the next attempt began.
+                // The last attempt is followed by none.
+                let next = attempts.failed.get(index + 1).map(|next| next.started_at_ms);
+                let last = attempts.next_at_ms.filter(|_| number == attempts.count);
+                if let Some(at_ms) = next.or(last) {
                     events.push(event(at, &self.path, Happened::Retrying { at_ms }));
                 }
             }
         }
         let Some(Completed { at_ms, .. }) = self.completed else {
-            if let Some(what) = self.waits() {
-                events.push(event(events.last().map_or(0, |event| event.at_ms), &self.path, what));
-            }
+            events.extend(self.waits().map(|what| event(since_ms, &self.path, what)));
             return;
         };
+        if let EntryKind::Sleep { .. } = self.kind {
+            events.extend(self.waits().map(|what| event(since_ms.min(at_ms), &self.path, what)));
+        }
         let what = match &self.kind {
             EntryKind::Cancel { reason } => Happened::CancelAsked(reason.clone()),
             EntryKind::Compensating(_) => Happened::Compensating,

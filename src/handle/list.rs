@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::actor::Shared;
 use crate::clock::Millis;
 use crate::handle::start::millis;
-use crate::handle::{Error, Result};
+use crate::handle::{Error, Result, look};
+use crate::ids::InstanceId;
 use crate::limits::PAGE_ROWS_MAX;
 use crate::spawn;
 use crate::storage::index::{IndexRange, Indexed};
@@ -201,7 +202,7 @@ impl List {
         let store = shared.store.clone();
         blocking(&store, move || {
             let mut count = 0;
-            each_shard(&shared.store, &range, &filter, &mut |_| {
+            each_shard(&shared, &range, &filter, &mut |_| {
                 count += 1;
                 true
             })?;
@@ -243,7 +244,7 @@ impl IntoFuture for List {
                 ..
             } = self;
             let store = shared.store.clone();
-            blocking(&store, move || page(&shared.store, &range, &filter, limit)).await
+            blocking(&store, move || page(&shared, &range, &filter, limit)).await
         })
     }
 }
@@ -261,8 +262,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     read.map_err(|error| storage::Error::Failed(error.to_string()))?
 }
 
-fn page(store: &Store, range: &IndexRange, filter: &Filter, limit: usize) -> Result<ListPage> {
-    let (found, next) = rows(store, range, filter, limit)?;
+fn page(shared: &Shared, range: &IndexRange, filter: &Filter, limit: usize) -> Result<ListPage> {
+    let (found, next) = rows(shared, range, filter, limit)?;
     let next = next.map(|last| cursor(&last, range.newest_first));
     let rows = found.into_iter().map(Listed::from).collect();
     Ok(ListPage { rows, next })
@@ -273,16 +274,16 @@ type Place = (Millis, String);
 
 /// The next rows that match, and behind which to go on if there are more.
 pub(super) fn rows(
-    store: &Store,
+    shared: &Shared,
     range: &IndexRange,
     filter: &Filter,
     limit: usize,
 ) -> Result<(Vec<Indexed>, Option<Place>)> {
     let mut found = Vec::new();
-    for shard in store.shards() {
+    for shard in shared.store.shards() {
         let mut of_shard = 0;
         // One more than fits says whether there is another page.
-        each(store, shard, range, filter, &mut |row| {
+        each(shared, shard, range, filter, &mut |row| {
             found.push(row);
             of_shard += 1;
             of_shard <= limit
@@ -301,18 +302,17 @@ pub(super) fn rows(
 
 /// Shows all rows that match to `visit`, shard by shard, until it has seen enough of one.
 pub(super) fn each_shard(
-    store: &Store,
+    shared: &Shared,
     range: &IndexRange,
     filter: &Filter,
     visit: &mut dyn FnMut(Indexed) -> bool,
 ) -> Result<()> {
-    store
-        .shards()
-        .try_for_each(|shard| each(store, shard, range, filter, visit))
+    let mut shards = shared.store.shards();
+    shards.try_for_each(|shard| each(shared, shard, range, filter, visit))
 }
 
 fn each(
-    store: &Store,
+    shared: &Shared,
     shard: crate::ids::Shard,
     range: &IndexRange,
     filter: &Filter,
@@ -320,17 +320,33 @@ fn each(
 ) -> Result<()> {
     let mut range = range.clone();
     loop {
-        let rows = store.indexed(shard, &range)?;
+        let rows = shared.store.indexed(shard, &range)?;
         let Some(last) = rows.last() else {
             return Ok(());
         };
         range.after = Some((last.created_at_ms, last.instance.clone()));
-        for row in rows {
+        for mut row in rows {
+            if row.row.status == Status::Pending {
+                row.row.status = begun(shared, &row.instance)?;
+            }
             if filter.matches(&row) && !visit(row) {
                 return Ok(());
             }
         }
     }
+}
+
+/// The status of one whose listing row says that it is pending: it may have been begun with.
+fn begun(shared: &Shared, instance: &str) -> Result<Status> {
+    let instance = InstanceId::internal(instance)?;
+    if !shared.directory.is_resident(&instance) {
+        return Ok(Status::Pending);
+    }
+    // An instance that is damaged does not keep the others from being listed: its row is sound.
+    Ok(match look::state(shared, &instance) {
+        Ok(Some((state, snapshot))) => look::status(shared, &instance, &state, &*snapshot).unwrap_or(Status::Pending),
+        Ok(None) | Err(_) => Status::Pending,
+    })
 }
 
 impl Filter {

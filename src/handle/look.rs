@@ -73,20 +73,29 @@ pub(crate) fn instance(shared: &Shared, instance: &InstanceId) -> Result<Option<
 }
 
 /// Where an instance stands, and nothing else of it: what is asked again and again does not read its input each time.
-pub(crate) fn state(shared: &Shared, instance: &InstanceId) -> Result<Option<State>> {
+/// With the moment, to read more of it.
+pub(crate) fn state(shared: &Shared, instance: &InstanceId) -> Result<Option<(State, Box<dyn Snapshot>)>> {
     let namespace = shared.store.namespace(instance);
     let snapshot = shared.store.snapshot(namespace.shard())?;
-    Ok(namespace.get(&*snapshot, &Local::Meta(Meta::State))?)
+    let state: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State))?;
+    Ok(state.map(|state| (state, snapshot)))
 }
 
-/// The same with the moment, to read more of it, where its absence is an error.
-pub(crate) fn existing_state(shared: &Shared, instance: &InstanceId) -> Result<(State, Box<dyn Snapshot>)> {
-    let namespace = shared.store.namespace(instance);
-    let snapshot = shared.store.snapshot(namespace.shard())?;
-    match namespace.get(&*snapshot, &Local::Meta(Meta::State))? {
-        Some(state) => Ok((state, snapshot)),
-        None => Err(absent(shared, instance)),
+/// Where an instance is in its life. One that this process has begun with runs from that moment, although nothing of it is
+/// stored before it has something to record: everybody who looks is told the same.
+pub(crate) fn status(shared: &Shared, instance: &InstanceId, state: &State, snapshot: &dyn Snapshot) -> Result<Status> {
+    if state.status != Status::Pending || !shared.directory.is_resident(instance) {
+        return Ok(state.status);
     }
+    // Whoever is loaded to be told that it is not its turn does not run.
+    let waits = actor::begins_later(state, shared.clock.now_ms())
+        || actor::waits_at_gate(&shared.store.namespace(instance), snapshot)?;
+    Ok(if waits { Status::Pending } else { Status::Running })
+}
+
+/// The same, where its absence is an error.
+pub(crate) fn existing_state(shared: &Shared, instance: &InstanceId) -> Result<(State, Box<dyn Snapshot>)> {
+    state(shared, instance)?.ok_or_else(|| absent(shared, instance))
 }
 
 /// An instance as it is now, where its absence is an error: it never was, or it was deleted.

@@ -183,9 +183,10 @@ async fn put(shared: &Arc<Shared>, instance: &InstanceId, message: &record::Mess
             instance: instance.clone(),
             status,
         }),
-        Err(storage::Error::Refused(Refusal::InboxFull { max })) => Err(Error::InboxFull {
+        Err(storage::Error::Refused(Refusal::InboxFull { messages, bytes })) => Err(Error::InboxFull {
             instance: instance.clone(),
-            max,
+            messages,
+            bytes,
         }),
         Err(storage::Error::Refused(Refusal::Missing)) => Err(look::absent(shared, instance)),
         Err(error) => Err(error.into()),

@@ -16,6 +16,7 @@ use crate::handle::look::{self, Seen};
 use crate::handle::{AnyHandle, Error, Handle, Result, size, wait};
 use crate::ids::InstanceId;
 use crate::limits::{CROWD_MAX, GATE_LIMIT_MAX, NAME_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX};
+use crate::storage::key::Key;
 use crate::storage::payload::Payload;
 use crate::storage::record::{Flow, Gate, Origin, Priority, Secret, Stand};
 use crate::storage::{self, Refusal};
@@ -375,13 +376,25 @@ impl Starting {
                     }
                 }
                 Existing::NewRun | Existing::Return => {
-                    // Whoever started it may not have known that it was, and told nobody.
-                    self.shared.directory.wake(&self.instance);
+                    self.tell_of_what_is_there(&seen)?;
                     self.begun().nudge_courier(&self.shared);
                     return Ok((true, self.differs(&seen)?));
                 }
             }
         }
+    }
+
+    /// Whoever started the instance may not have known that it was, and told nobody. One that has nothing to do is left
+    /// alone: however often it is started again, it sleeps on.
+    fn tell_of_what_is_there(&self, seen: &Seen) -> Result<()> {
+        let shard = self.shared.store.shard_of(&self.instance);
+        let runnable = Key::Runnable(shard, self.instance.as_str().into()).pack();
+        if seen.snapshot.get(&runnable).map_err(storage::Error::from)?.is_some() {
+            self.shared.directory.wake(&self.instance);
+        } else if let (Some(at), Some(alarms)) = (seen.state.alarm_at_ms, self.shared.alarms.get()) {
+            alarms.armed(at, &self.instance);
+        }
+        Ok(())
     }
 
     /// Writes what there has to be for the instance to exist, if it does not yet, and tells whom it concerns.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::actor::{Shared, Waiters};
-use crate::clock::Clock;
+use crate::clock;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::handle::operate::is_held;
 use crate::handle::{AnyHandle, Error, Result, look};
@@ -91,16 +91,11 @@ impl<T: Send + 'static> IntoFuture for Waiting<T> {
             if timeout.is_none() && !or_held {
                 return future.await;
             }
-            let clock = &*whose.shared.clock;
-            let at = timeout.map(|timeout| {
-                let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-                clock.now_ms().saturating_add(millis)
-            });
             tokio::select! {
                 biased;
                 done = future => done,
                 held = held(&whose), if or_held => Err(held),
-                () = over(clock, at.unwrap_or_default()), if at.is_some() => {
+                () = clock::pass(timeout.unwrap_or_default()), if timeout.is_some() => {
                     Err(Error::TimedOut(timeout.unwrap_or_default()))
                 }
             }
@@ -126,13 +121,6 @@ async fn held(AnyHandle { shared, instance }: &AnyHandle) -> Error {
             reason: hold.map_or_else(String::new, |hold| hold.reason),
         },
         Err(error) => error,
-    }
-}
-
-/// Waits until the clock shows this time; a single wait of the clock may be shorter.
-async fn over(clock: &dyn Clock, at_ms: u64) {
-    while clock.now_ms() < at_ms {
-        clock.wait_until(at_ms).await;
     }
 }
 

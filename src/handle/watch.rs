@@ -26,7 +26,7 @@ pub struct Change {
     pub status: Option<Status>,
     /// Which run it is in.
     pub run: u32,
-    /// Grows with every commit of the instance.
+    /// Grows with every commit of the instance. That it was begun with is none.
     pub revision: u64,
 }
 
@@ -199,7 +199,7 @@ impl futures_util::Stream for WatchOne {
 /// What a watcher of one instance knows.
 struct One {
     handle: AnyHandle,
-    seen: Option<(u32, u64)>,
+    seen: Option<(u32, u64, Option<Status>)>,
 }
 
 async fn next_of_one(mut one: One) -> (One, Result<Option<Change>>) {
@@ -217,13 +217,13 @@ impl One {
                 return Err(look::absent(shared, instance));
             }
             let over = change.status.is_none_or(Status::is_terminal);
-            let news = seen != Some((change.run, change.revision));
+            let news = seen != Some((change.run, change.revision, change.status));
             Ok((news || over).then(|| news.then_some(change)))
         });
         let change = change.await?;
         self.seen = change
             .as_ref()
-            .map(|change| (change.run, change.revision))
+            .map(|change| (change.run, change.revision, change.status))
             .or(self.seen);
         Ok(change)
     }
@@ -235,11 +235,18 @@ pub(super) fn ends(error: &Error) -> bool {
 }
 
 fn change(shared: &Shared, id: &InstanceId) -> Result<Change> {
-    let state = look::state(shared, id)?;
+    let Some((state, snapshot)) = look::state(shared, id)? else {
+        return Ok(Change {
+            id: id.clone(),
+            status: None,
+            run: 0,
+            revision: 0,
+        });
+    };
     Ok(Change {
         id: id.clone(),
-        status: state.as_ref().map(|state| state.status),
-        run: state.as_ref().map_or(0, |state| state.run),
-        revision: state.as_ref().map_or(0, |state| state.revision),
+        status: Some(look::status(shared, id, &state, &*snapshot)?),
+        run: state.run,
+        revision: state.revision,
     })
 }

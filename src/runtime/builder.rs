@@ -173,7 +173,8 @@ impl Builder {
             .clock(Arc::clone(&clock))
             .codecs(self.codecs.clone())
             .shards(self.config.shards)
-            .inbox_max(self.config.inbox_max);
+            .inbox_max(self.config.inbox_max)
+            .inbox_bytes_max(self.config.inbox_bytes_max);
         let store = open_store(&options, url).await?;
         let every = self.config.poll_warn;
         let threads = self.config.workers.unwrap_or_else(spawn::cores);

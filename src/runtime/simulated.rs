@@ -49,6 +49,7 @@ impl Builder {
             .codecs(self.codecs.clone())
             .shards(self.config.shards)
             .inbox_max(self.config.inbox_max)
+            .inbox_bytes_max(self.config.inbox_bytes_max)
             .in_task(pace)
             .open_engine(engine)?;
         let here = tokio::runtime::Handle::current();

@@ -17,6 +17,7 @@ use crate::ids::{InstanceId, Shard};
 use crate::limits::{ALARM_WINDOW_MAX, ALARM_WINDOW_MIN, ALARMS_AT_ONCE_MAX, ALARMS_BACKOFF};
 use crate::scheduler::window::{Alarm, Window};
 use crate::storage::Store;
+use crate::storage::key::Key;
 use crate::telemetry;
 
 /// Nudges an instance. If there is no room for it, says in which lane. It must not block.
@@ -122,6 +123,10 @@ impl Alarms {
                 Next::Rings(shard, alarm) => (shard, alarm),
                 Next::At(at_ms) => return at_ms,
             };
+            if !self.is_armed(shard, at_ms, &instance) {
+                self.fill(shard);
+                continue;
+            }
             self.rang_at_ms.fetch_max(at_ms, Ordering::AcqRel);
             match wake(&instance) {
                 None => telemetry::alarm_rang(Duration::from_millis(now.saturating_sub(at_ms))),
@@ -136,6 +141,15 @@ impl Alarms {
             }
         }
         None
+    }
+
+    /// Whether an alarm that is remembered still stands in the store. One that was taken back meanwhile (a message came in
+    /// time, a race was decided, the instance ended) must not bring its instance into memory for nothing. The row alone
+    /// says so: whoever moves an alarm removes it in the same commit. What can't be read rings.
+    fn is_armed(&self, shard: Shard, at_ms: Millis, instance: &InstanceId) -> bool {
+        let key = Key::Alarm(shard, at_ms, instance.as_str().into()).pack();
+        let row = self.store.snapshot(shard).map(|snapshot| snapshot.get(&key));
+        !matches!(row, Ok(Ok(None)))
     }
 
     /// The earliest alarm of all if it is due, or when there is something to do.

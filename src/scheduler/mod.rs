@@ -25,6 +25,6 @@ mod window;
 
 pub(crate) use admission::{Admission, Coming, MakesRoom, Place};
 pub(crate) use alarms::Alarms;
-pub(crate) use retention::run as sweep;
+pub(crate) use retention::{Gone, run as sweep};
 pub use turnstile::QueueStats;
 pub(crate) use turnstile::{Permit, Ticket, Turnstile};

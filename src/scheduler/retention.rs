@@ -11,12 +11,15 @@ use crate::storage::key::{Local, Meta};
 use crate::storage::record::{IndexRow, Origin, State, Status, Tombstone};
 use crate::storage::{Commit, Condition, Cursor, Error, Store, set_before_all};
 
+/// Hears of every instance that is deleted.
+pub(crate) type Gone = dyn Fn(&InstanceId) + Send + Sync;
+
 /// Sweeps again and again. Ended from outside.
-pub(crate) async fn run(store: Store, clock: Arc<dyn Clock>, retention: Retention) {
+pub(crate) async fn run(store: Store, clock: Arc<dyn Clock>, retention: Retention, gone: Arc<Gone>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
         let mut swept = Swept::default();
-        if let Err(error) = sweep(&store, clock.now_ms(), &retention, &mut swept).await {
+        if let Err(error) = sweep(&store, clock.now_ms(), &retention, &*gone, &mut swept).await {
             tracing::error!(%error, "a sweep was not finished; the next one goes on");
         }
         let Swept { deleted, damaged } = swept;
@@ -42,7 +45,7 @@ struct Swept {
 }
 
 /// Deletes what ended long enough ago, a page at a time.
-async fn sweep(store: &Store, now: Millis, retention: &Retention, swept: &mut Swept) -> Result<(), Error> {
+async fn sweep(store: &Store, now: Millis, retention: &Retention, gone: &Gone, swept: &mut Swept) -> Result<(), Error> {
     // Whoever was started later has not been over for long enough.
     let before_ms = retention
         .shortest()
@@ -60,7 +63,11 @@ async fn sweep(store: &Store, now: Millis, retention: &Retention, swept: &mut Sw
                     continue;
                 }
                 match delete(store, &instance, retention, now).await {
-                    Ok(deleted) => swept.deleted += u64::from(deleted),
+                    Ok(true) => {
+                        swept.deleted += 1;
+                        gone(&instance);
+                    }
+                    Ok(false) => {}
                     Err(Error::Corrupt(_) | Error::Decode { .. } | Error::InvalidKey(_)) => swept.damaged += 1,
                     Err(error) => return Err(error),
                 }
@@ -216,5 +223,50 @@ mod tests {
         }
         let expected = [(0, false), (HOUR_MS - 1, false), (HOUR_MS, true), (HOUR_MS + 1, false)];
         assert_eq!(deleted, expected.into());
+    }
+
+    /// FAULTS 70: an instance begins another run just when it is deleted. That was decided before, and is not written
+    /// behind the run.
+    #[cfg(feature = "testing")]
+    #[tokio::test]
+    async fn a_run_that_begins_meanwhile_is_not_deleted() {
+        use crate::storage::engines::faulty::{CommitFault, Faulty, Gate, Plan};
+
+        let plan = Plan::new();
+        let engine = Faulty::new(Arc::new(Memory::new()), plan.clone());
+        let store = OpenOptions::new().open_engine(Arc::new(engine)).unwrap();
+        let retention = Config::default().keep_completed(Duration::from_secs(1)).retention;
+        let namespace = store.namespace(&InstanceId::new("again").unwrap());
+        let origin = Origin::new("w", 1, 0, 1);
+        let ended = State {
+            status: Status::Completed,
+            ..State::begun(0)
+        };
+        let mut commit = Commit::new(Shard(0));
+        commit
+            .set(&namespace, &Local::Meta(Meta::Origin), &origin)
+            .set_state(&namespace, None, &ended)
+            .set_index(&namespace, &origin, &ended);
+        store.commit(commit).await.unwrap();
+        // The run begins in front of the deletion, which was decided when nothing of it could be seen.
+        let gate = Gate::new();
+        plan.at_commit(1, CommitFault::Delay(gate.latch()));
+        let begun = State {
+            revision: ended.revision + 1,
+            ..State::begun(5_000)
+        };
+        let mut commit = Commit::new(Shard(0));
+        commit
+            .require(Condition::Revision(namespace.instance().clone(), ended.revision))
+            .set_state(&namespace, None, &begun);
+        let begins = store.try_submit(commit).unwrap();
+        gate.wait(1);
+        let deletes = delete(&store, namespace.instance(), &retention, 5_000);
+        let (deleted, ()) = tokio::join!(deletes, async { gate.open() });
+        assert!(!deleted.unwrap());
+        begins.durable().await.unwrap();
+        let snapshot = store.snapshot(Shard(0)).unwrap();
+        let state: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State)).unwrap();
+        assert_eq!(state, Some(begun));
     }
 }

@@ -91,9 +91,9 @@ impl Commit {
             *local != Local::Meta(Meta::State),
             "the state is set together with its alarm"
         );
-        self.put(|out| namespace.key_into(local, out), record);
+        let bytes = self.put(|out| namespace.key_into(local, out), record);
         if matches!(local, Local::Inbox(_)) {
-            self.intents.push(Intent::Returned(namespace.instance().clone()));
+            self.intents.push(Intent::Returned(namespace.instance().clone(), bytes));
         }
         self
     }
@@ -107,8 +107,8 @@ impl Commit {
         self.check(namespace);
         assert!(*local != Local::Meta(Meta::State), "the state goes with all the rest");
         self.batch.delete_with(|out| namespace.key_into(local, out));
-        if matches!(local, Local::Inbox(_)) {
-            self.intents.push(Intent::Taken(namespace.instance().clone()));
+        if let Local::Inbox(arrival) = local {
+            self.intents.push(Intent::Taken(namespace.instance().clone(), *arrival));
         }
         self
     }
@@ -213,11 +213,12 @@ impl Commit {
             self.require(Condition::Unseen(namespace.instance().clone(), message.id.clone()));
         }
         self.require(Condition::Open(namespace.instance().clone()));
-        self.put(|out| namespace.key_into(&Local::Inbox(arrival), out), message);
+        let bytes = self.put(|out| namespace.key_into(&Local::Inbox(arrival), out), message);
         let instance = namespace.instance().clone();
         self.intents.push(Intent::Delivered {
             instance,
             number: arrival.number,
+            bytes,
             refusable: matches!(message.content, Content::Told { .. } | Content::Asked { .. }),
         });
         self
@@ -372,9 +373,15 @@ impl Commit {
         );
     }
 
-    fn put<R: Record>(&mut self, key: impl FnOnce(&mut Vec<u8>), record: &R) {
-        self.batch
-            .set_with(key, |key, out| value::encode_behind(key, record, out));
+    /// Sets a row, and tells how many bytes its value has.
+    fn put<R: Record>(&mut self, key: impl FnOnce(&mut Vec<u8>), record: &R) -> usize {
+        let mut bytes = 0;
+        self.batch.set_with(key, |key, out| {
+            let before = out.len();
+            value::encode_behind(key, record, out);
+            bytes = out.len() - before;
+        });
+        bytes
     }
 
     fn watch_next(&mut self) {

@@ -13,7 +13,6 @@
 //! **Invariant: after a failed write or sync nothing is acknowledged any more.** What the disk holds is then unknown
 //! and a second sync proves nothing, so the store stays poisoned until it is opened anew.
 
-mod failure;
 mod load;
 mod settle;
 mod worker;
@@ -31,10 +30,11 @@ use crate::spawn;
 use crate::storage::commit::Commit;
 use crate::storage::engine::{CommitError, EngineLimits};
 use crate::storage::error::{Error, Result};
+use crate::storage::failure::Failure;
 #[cfg(feature = "testing")]
 use crate::storage::pace::Pace;
 use crate::storage::spare;
-pub(crate) use failure::Failure;
+
 use load::Load;
 pub(crate) use settle::settle;
 pub(crate) use worker::Worker;

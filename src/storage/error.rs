@@ -220,11 +220,13 @@ pub enum Refusal {
     /// A message with this id was accepted before.
     #[error("a message with this id was accepted before")]
     Duplicate(Seen),
-    /// The inbox holds as many messages as it may.
-    #[error("the inbox is full: it holds {max} messages")]
+    /// The inbox holds as much as it may.
+    #[error("the inbox is full: {messages} messages of {bytes} bytes wait in it")]
     InboxFull {
-        /// How many it may hold.
-        max: usize,
+        /// How many messages wait.
+        messages: usize,
+        /// How large they are together.
+        bytes: usize,
     },
     /// The commit comes from an activation that is over.
     #[error("the commit comes from an activation that is over")]

@@ -18,7 +18,7 @@ use crate::storage::batch::Batch;
 use crate::storage::commit::Commit;
 use crate::storage::engine::Engine;
 use crate::storage::error::Result;
-use crate::storage::key::Key;
+use crate::storage::key::{Arrival, Key};
 use crate::storage::record::Runnable;
 use crate::storage::value;
 
@@ -31,13 +31,15 @@ pub(crate) enum Intent {
     Delivered {
         instance: InstanceId,
         number: u64,
+        /// Bytes of its value.
+        bytes: usize,
         /// Whether it may be refused because the inbox is full.
         refusable: bool,
     },
-    /// A message was taken out of its inbox.
-    Taken(InstanceId),
-    /// A message that it had taken was put back.
-    Returned(InstanceId),
+    /// The message at this place was taken out of its inbox.
+    Taken(InstanceId, Arrival),
+    /// A message that it had taken was put back, in a value of so many bytes.
+    Returned(InstanceId, usize),
     /// It has nothing to do, as far as it knows.
     Rests(InstanceId),
     /// Everything of it is gone.
@@ -53,7 +55,7 @@ impl Intent {
         match self {
             Self::Runs(instance, runnable) => instance.as_str().len() + runnable.workflow.len() + ROW_BYTES_MAX,
             Self::Delivered { instance, .. } | Self::Rests(instance) => instance.as_str().len() + ROW_BYTES_MAX,
-            Self::Taken(_) | Self::Returned(_) | Self::Purged(_) => 0,
+            Self::Taken(..) | Self::Returned(..) | Self::Purged(_) => 0,
         }
     }
 }
@@ -130,7 +132,7 @@ impl Intents {
                     }
                 }
                 // These are for the inboxes.
-                Intent::Taken(_) | Intent::Returned(_) | Intent::Purged(_) => {}
+                Intent::Taken(..) | Intent::Returned(..) | Intent::Purged(_) => {}
             }
         }
         Ok(delivered)
@@ -188,6 +190,7 @@ mod tests {
         Intent::Delivered {
             instance: instance(name),
             number,
+            bytes: 1,
             refusable: true,
         }
     }

@@ -20,11 +20,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::chance::{Chance, SystemChance};
 use crate::clock::{Clock, SystemClock};
 use crate::ids::Shard;
-use crate::limits::{INBOX_MAX, SHARDS_MAX};
+use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, SHARDS_MAX};
 use crate::storage::directory::{self, Directory};
 use crate::storage::engine::{Engine, Owner, Position, ReadError};
 use crate::storage::engines;
 use crate::storage::error::{Error, Result};
+use crate::storage::inboxes::InboxBounds;
 use crate::storage::key::Key;
 use crate::storage::operations::{Formats, migrate, take_back};
 #[cfg(feature = "testing")]
@@ -52,7 +53,7 @@ pub struct OpenOptions {
     codecs: Codecs,
     formats: Formats,
     importing: bool,
-    inbox_max: usize,
+    inbox: InboxBounds,
     #[cfg(feature = "testing")]
     pace: Option<Pace>,
 }
@@ -112,7 +113,10 @@ impl Default for OpenOptions {
             codecs: Codecs::plain(),
             formats: Formats::default(),
             importing: false,
-            inbox_max: INBOX_MAX,
+            inbox: InboxBounds {
+                messages: INBOX_MAX,
+                bytes: INBOX_BYTES_MAX,
+            },
             #[cfg(feature = "testing")]
             pace: None,
         }
@@ -135,7 +139,14 @@ impl OpenOptions {
     /// How many messages an inbox holds at most, at least one. One more is refused.
     #[must_use]
     pub fn inbox_max(mut self, most: usize) -> Self {
-        self.inbox_max = most.max(1);
+        self.inbox.messages = most.max(1);
+        self
+    }
+
+    /// How many bytes of messages an inbox holds at most, and one message however large it is. More is refused.
+    #[must_use]
+    pub fn inbox_bytes_max(mut self, most: usize) -> Self {
+        self.inbox.bytes = most;
         self
     }
 
@@ -337,7 +348,7 @@ impl OpenOptions {
             codecs: self.codecs.clone(),
             watermark: None,
             directory: None,
-            inbox_max: self.inbox_max,
+            inbox: self.inbox,
             #[cfg(feature = "testing")]
             pace: self.pace.clone(),
         };

@@ -10,11 +10,13 @@ use crate::clock::Stopwatch;
 use crate::ids::{InstanceId, Shard};
 use crate::storage::activation::{Activation, Activations};
 use crate::storage::commit::Commit;
-use crate::storage::committer::{Committer, Failure, Pending, Place, Receipt, Worker};
+use crate::storage::committer::{Committer, Pending, Place, Receipt, Worker};
 use crate::storage::directory::Directory;
 use crate::storage::engine::{Engine, Lease, Snapshot};
 use crate::storage::error::{Error, Result};
+use crate::storage::failure::Failure;
 use crate::storage::flight::{Flight, Left};
+use crate::storage::inboxes::InboxBounds;
 use crate::storage::key::Arrival;
 use crate::storage::namespace::Namespace;
 #[cfg(feature = "testing")]
@@ -89,7 +91,7 @@ pub(crate) struct Parts {
     pub(crate) codecs: Codecs,
     pub(crate) watermark: Option<Arc<Watermark>>,
     pub(crate) directory: Option<Directory>,
-    pub(crate) inbox_max: usize,
+    pub(crate) inbox: InboxBounds,
     #[cfg(feature = "testing")]
     pub(crate) pace: Option<Pace>,
 }
@@ -103,7 +105,7 @@ impl Store {
             codecs,
             watermark,
             directory,
-            inbox_max,
+            inbox,
             #[cfg(feature = "testing")]
             pace,
         } = parts;
@@ -113,7 +115,7 @@ impl Store {
             leases.clone(),
             Arc::clone(&activations),
             watermark,
-            inbox_max,
+            inbox,
         );
         let (delivered, tally, writing) = (worker.delivered(), worker.tally(), worker.writing());
         #[cfg(not(feature = "testing"))]

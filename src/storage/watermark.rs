@@ -30,7 +30,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -40,6 +40,7 @@ use crate::ids::Shard;
 use crate::spawn;
 use crate::storage::engine::Position;
 use crate::storage::error::{Error, Result};
+use crate::storage::failure::Failure;
 use crate::telemetry;
 
 const MAGIC: &[u8; 8] = b"ESWMARK1";
@@ -80,7 +81,7 @@ pub(crate) struct Watermark {
     dirty: AtomicBool,
     /// Why the store acknowledges nothing any more. It is that of the committer, too: a sync that fails between two
     /// commits is known before the next one is written.
-    failure: Arc<OnceLock<Error>>,
+    failure: Arc<Failure>,
     keeper: Mutex<Option<Thread>>,
 }
 
@@ -169,7 +170,7 @@ impl Watermark {
     }
 
     /// Where it shows that the watermark failed, or whatever else ends the store.
-    pub(crate) fn failure(&self) -> Arc<OnceLock<Error>> {
+    pub(crate) fn failure(&self) -> Arc<Failure> {
         Arc::clone(&self.failure)
     }
 
@@ -213,7 +214,7 @@ impl Watermark {
             };
             tracing::error!(error = %failure, "the store failed and acknowledges nothing any more");
             telemetry::store_works(false);
-            self.failure.get_or_init(|| failure).clone()
+            self.failure.set(failure).clone()
         })
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everstep::storage::record::{Failure, FailureKind};
 use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
-use everstep::{Ctx, Loop, Result, Workflow, branch, ok};
+use everstep::{Ctx, Loop, Policy, Result, Strategy, Workflow, branch, ok};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -232,11 +232,25 @@ fn a_future_that_outlives_its_iteration() {
     assert_eq!(ends.matches("after the iteration had ended").count(), 2, "{ends}");
 }
 
-workflow!(Panics, |ctx| {
-    ctx.step("s", || async { ok(()) }).await?;
-    panic!("a mistake")
-});
+/// Without a strategy it would be run again.
+struct Panics;
 
+impl Workflow for Panics {
+    const NAME: &'static str = "Panics";
+    type Input = ();
+    type Output = String;
+
+    fn policy() -> Policy {
+        Policy::new().strategy(Strategy::Compensate)
+    }
+
+    async fn run(ctx: Ctx<Self>, (): ()) -> Result<String> {
+        ctx.step("s", || async { ok(()) }).await?;
+        panic!("a mistake")
+    }
+}
+
+/// FAULTS 32.
 #[test]
 fn a_panic_is_a_failure_of_the_workflow() {
     let (failure, entries) = failure::<Panics>();

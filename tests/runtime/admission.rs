@@ -1,5 +1,6 @@
 //! How much runs at once, and in which order.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -98,6 +99,47 @@ fn a_backlog_is_fed_through() {
             assert!(runtime.stats().residents <= 8);
         }
     });
+}
+
+thread_local! {
+    /// Who was run, one after the other.
+    static ORDER: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+#[workflow]
+async fn noted(ctx: Ctx<Noted>) -> Result<()> {
+    ORDER.with_borrow_mut(|order| order.push(ctx.id().to_string()));
+    ok(())
+}
+
+/// FAULTS 63: after a restart those who have to run do so in an order of chance: after a crash the same ones do not go
+/// first every time.
+#[test]
+fn a_backlog_is_run_in_an_order_of_chance() {
+    const BACKLOG: usize = 50;
+
+    let run = || {
+        in_virtual_time(async {
+            let machine = Machine::new();
+            {
+                let runtime = machine.open_crowded(Runtime::builder().workflow(noted)).await;
+                for number in 0..BACKLOG {
+                    runtime.start(noted, ()).id(format!("n{number:02}")).await.unwrap();
+                }
+            }
+            let builder = Runtime::builder().workflow(noted).workflow(crowds);
+            let runtime = machine.open(builder, Config::default()).await;
+            for number in 0..BACKLOG {
+                let handle = runtime.handle(noted, &format!("n{number:02}")).unwrap();
+                handle.result().await.unwrap();
+            }
+        });
+        ORDER.take()
+    };
+    let order = run();
+    assert_eq!(order.len(), BACKLOG);
+    let in_place = order.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    assert!(in_place < BACKLOG * 3 / 4, "{order:?}");
 }
 
 /// Which process this is, to `either`.

@@ -1,11 +1,13 @@
 //! Sleeping, whatever the clock does.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use everstep::limits::{ALARM_WINDOW_MAX, WAKE_QUEUE_MAX};
 use everstep::storage::record::Status;
-use everstep::{Config, Ctx, Result, Runtime, ok, workflow};
+use everstep::{Config, Ctx, Message, Result, Runtime, ok, workflow};
 use futures_util::future::join_all;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::machine::{Machine, in_virtual_time, settle, yields};
@@ -230,5 +232,54 @@ fn an_alarm_that_rings_while_an_operator_has_the_instance_is_not_lost() {
         occupant.result().await.unwrap();
         let result = tokio::time::timeout(Duration::from_secs(24 * 3600), delayed.result()).await;
         assert_eq!(result.expect("its alarm rings").unwrap(), 1);
+    });
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Word(u64);
+
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// Waits for a word for an hour, and for another one for ever.
+#[workflow(accepts(Word))]
+async fn patient(ctx: Ctx<Patient>) -> Result<u64> {
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    let first = ctx.receive::<Word>().within("1h").await?.map_or(0, |word| word.0);
+    ok(first + ctx.receive::<Word>().await?.0)
+}
+
+/// FAULTS 29, found in an audit: an alarm that was taken back stayed in the memory of the scheduler, and when its time came
+/// it brought its instance into memory, for nothing.
+#[test]
+fn an_alarm_that_was_taken_back_activates_nobody() {
+    const PATIENTS: u64 = 20;
+
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().idle(Duration::ZERO);
+        let runtime = machine.open(Runtime::builder().workflow(patient), config).await;
+        let mut patients = Vec::new();
+        for number in 0..PATIENTS {
+            let patient = runtime.start(patient, ()).id(format!("p{number}")).await.unwrap();
+            patient.reached(|status| status == Status::Waiting).await.unwrap();
+            patients.push(patient);
+        }
+        settle().await;
+        for patient in &patients[1..] {
+            patient.send(Word(1)).await.unwrap();
+        }
+        settle().await;
+        assert_eq!(runtime.stats().residents, 0);
+        let before = CALLS.swap(0, Ordering::Relaxed);
+        assert!(u64::from(before) >= 2 * PATIENTS - 1, "they came and went: {before}");
+        tokio::time::advance(2 * HOUR).await;
+        settle().await;
+        assert_eq!(CALLS.load(Ordering::Relaxed), 1, "the one whose hour was over");
+        for patient in &patients {
+            patient.send(Word(1)).await.unwrap();
+        }
+        let heard = join_all(patients.iter().map(|patient| patient.result().into_future())).await;
+        let heard: u64 = heard.into_iter().map(std::result::Result::unwrap).sum();
+        assert_eq!(heard, 2 * PATIENTS - 1);
     });
 }

@@ -1,6 +1,6 @@
 //! Steps that block.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -257,4 +257,66 @@ fn a_thread_that_goes_on_keeps_its_place() {
         second.cancel("a test").await.unwrap();
         assert_eq!(second.reached(Status::is_terminal).await.unwrap(), Status::Cancelled);
     });
+}
+
+static LET_GO: Mutex<bool> = Mutex::new(false);
+static WAS_LET_GO: Condvar = Condvar::new();
+static LOGGED: AtomicBool = AtomicBool::new(false);
+
+/// Takes more time than it has.
+#[workflow]
+async fn late(ctx: Ctx<Late>) -> Result<()> {
+    let blocks = || {
+        let held = LET_GO.lock().unwrap();
+        drop(WAS_LET_GO.wait_timeout_while(held, Duration::from_secs(30), |go| !*go));
+        ok(())
+    };
+    ok(ctx.step_blocking("blocks", blocks).timeout("5ms").retries(0).await?)
+}
+
+/// Hears what is logged in all threads.
+struct Listens;
+
+impl tracing::field::Visit for Listens {
+    fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        LOGGED.fetch_or(format!("{value:?}").contains("too late"), Ordering::SeqCst);
+    }
+}
+
+impl tracing::Subscriber for Listens {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("everstep")
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut Self);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// FAULTS 38: what comes too late is dropped, and that is logged.
+#[tokio::test]
+async fn what_a_blocking_step_comes_to_too_late_is_logged() {
+    // Its thread is none of the test's.
+    tracing::subscriber::set_global_default(Listens).unwrap();
+    let runtime = Runtime::builder().workflow(late).open("memory:").await.unwrap();
+    let late = runtime.start(late, ()).await.unwrap();
+    let failed = late.result().await.unwrap_err();
+    assert_eq!(failed.code(), "ES0402", "{failed}");
+    assert!(!LOGGED.load(Ordering::SeqCst), "it has not ended");
+    *LET_GO.lock().unwrap() = true;
+    WAS_LET_GO.notify_all();
+    // Which waits for the threads to end.
+    runtime.stop().await;
+    assert!(LOGGED.load(Ordering::SeqCst));
+    assert_eq!(late.history().await.unwrap().entries.len(), 1, "and changes nothing");
 }

@@ -1,9 +1,10 @@
 //! What can't go on is put aside with the reason, and harms nobody else.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use everstep::limits::BREAKER_BREAKDOWNS_MAX;
+use everstep::limits::{BREAKER_BREAKDOWNS_MAX, PUMP_FAILURES_MAX, RESTART_BACKOFF, RESTARTS_APART};
 use everstep::storage::Store;
 use everstep::storage::batch::Batch;
 use everstep::storage::engine::{Engine, Group, Owner, Position};
@@ -12,6 +13,7 @@ use everstep::storage::record::{Hold, Status};
 use everstep::{ClosePolicy, Config, Ctx, Error, InstanceId, Result, Runtime, Shard, ok, workflow};
 
 use crate::machine::{Machine, in_virtual_time, settle, yields};
+use crate::telemetry::Kept;
 
 static RENAMED: AtomicBool = AtomicBool::new(false);
 
@@ -392,5 +394,100 @@ fn a_step_that_panics_when_it_is_cancelled_has_ended() {
         let end = tokio::time::timeout(Duration::from_secs(3600), handle.reached(Status::is_terminal)).await;
         assert_eq!(end.expect("it ends").unwrap(), Status::Failed);
         assert_eq!(runtime.stats().attempts, 0);
+    });
+}
+
+/// When the function was called, by the time of the executor.
+static CALLED_AT: Mutex<Vec<tokio::time::Instant>> = Mutex::new(Vec::new());
+
+/// Panics whenever it is dropped outside of a poll.
+struct Mine;
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("a destructor that panics");
+        }
+    }
+}
+
+/// Waits for something that is not the runtime's, which ends it; and whoever drops it then breaks down.
+#[workflow]
+async fn hopeless(_ctx: Ctx<Hopeless>) -> Result<u32> {
+    #[expect(clippy::disallowed_methods, reason = "the time of the test is virtual")]
+    CALLED_AT.lock().unwrap().push(tokio::time::Instant::now());
+    let _mine = Mine;
+    std::future::pending::<()>().await;
+    ok(1)
+}
+
+/// FAULTS 61: what breaks down each time, with nothing good in between, is restarted a few times, each time after twice as
+/// long and a bit by chance, and is then put into quarantine.
+#[test]
+fn what_breaks_down_each_time_is_put_into_quarantine() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let runtime = machine
+            .open(Runtime::builder().workflow(hopeless), Config::default())
+            .await;
+        // What reads who has to run has come to its end: nobody else activates it.
+        settle().await;
+        let instance = runtime.start(hopeless, ()).id("h").await.unwrap();
+        let quarantined = instance.reached(|status| status == Status::Quarantined);
+        let quarantined = tokio::time::timeout(Duration::from_secs(3_600), quarantined).await;
+        quarantined.expect("it is put aside").unwrap();
+        let held = instance.status().await.unwrap().hold.unwrap();
+        assert!(held.reason.contains("broke down"), "{held:?}");
+        let called = CALLED_AT.lock().unwrap().clone();
+        let gaps: Vec<_> = called.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert_eq!(called.len(), PUMP_FAILURES_MAX as usize, "{gaps:?}");
+        let mut wait = RESTART_BACKOFF.0;
+        for pair in called.windows(2) {
+            let waited = pair[1] - pair[0];
+            let most = wait + wait / 2 + RESTARTS_APART;
+            assert!(
+                (wait..=most).contains(&waited),
+                "{waited:?} is not {wait:?} to {most:?}"
+            );
+            wait *= 2;
+        }
+    });
+}
+
+/// FAULTS 48: what is parked is not opened again and again by a process that does not know it either.
+#[test]
+fn what_is_parked_is_left_alone_by_who_does_not_know_it() {
+    let kept = Kept::default();
+    metrics::with_local_recorder(&kept, || {
+        in_virtual_time(async {
+            let machine = Machine::new();
+            {
+                let runtime = machine
+                    .open(Runtime::builder().workflow(plain), Config::default())
+                    .await;
+                let handle = runtime.start(plain, ()).id("p").await.unwrap();
+                handle.reached(|status| status == Status::Sleeping).await.unwrap();
+                runtime.stop().await;
+            }
+            tokio::time::advance(Duration::from_secs(3_600)).await;
+            {
+                let runtime = machine.open(Runtime::builder(), Config::default()).await;
+                let handle = runtime.instance("p").unwrap();
+                handle.reached(|status| status == Status::Parked).await.unwrap();
+                runtime.stop().await;
+            }
+            let before = kept.values("everstep_residents").len();
+            let runtime = machine.open(Runtime::builder(), Config::default()).await;
+            assert_eq!((runtime.recovery().runnable, runtime.recovery().unknown), (1, 1));
+            settle().await;
+            tokio::time::advance(Duration::from_secs(60)).await;
+            settle().await;
+            let after = kept.values("everstep_residents");
+            assert_eq!(&after[before..], [0.0; 0], "it was not in memory");
+            assert_eq!(
+                runtime.instance("p").unwrap().status().await.unwrap().status,
+                Status::Parked
+            );
+        });
     });
 }

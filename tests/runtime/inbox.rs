@@ -81,6 +81,69 @@ fn a_flood_is_refused() {
     });
 }
 
+#[derive(Message, Serialize, Deserialize)]
+struct Parcel(Vec<u8>);
+
+/// Takes its parcels only after an hour, one by one.
+#[workflow(accepts(Parcel))]
+async fn depot(ctx: Ctx<Depot>, parcels: u32) -> Result<usize> {
+    ctx.sleep("an hour", "1h").await?;
+    let mut bytes = 0;
+    for _ in 0..parcels {
+        bytes += ctx.receive::<Parcel>().await?.0.len();
+    }
+    ok(bytes)
+}
+
+/// FAULTS 66, found in an audit: an inbox was bounded by the number of its messages alone. 10,000 of the largest were
+/// gigabytes, and all of them were in memory when their instance ran. Bytes are counted as messages are: across a restart,
+/// and what is taken makes room.
+#[test]
+fn a_flood_of_large_messages_is_refused() {
+    const BYTES: usize = 1_000;
+
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = || Config::default().inbox_bytes_max(4 * BYTES);
+        let builder = || Runtime::builder().workflow(depot);
+        let parcel = || Parcel(vec![7; BYTES / 2]);
+        let accepted = {
+            let runtime = machine.open(builder(), config()).await;
+            // One is taken however large it is.
+            let small = runtime.start(depot, 1).id("small").await.unwrap();
+            small.send(Parcel(vec![7; 10 * BYTES])).await.unwrap();
+            assert_eq!(small.send(Parcel(Vec::new())).await.unwrap_err().code(), "ES0414");
+            let handle = runtime.start(depot, 12).id("depot").await.unwrap();
+            let mut accepted = 0;
+            let refused = loop {
+                match handle.send(parcel()).await {
+                    Ok(_) => accepted += 1,
+                    Err(error) => break error,
+                }
+                assert!(accepted < 10, "nothing bounds it");
+            };
+            assert_eq!(refused.code(), "ES0414", "{refused}");
+            assert!(
+                refused.to_string().contains(&format!("{accepted} messages")),
+                "{refused}"
+            );
+            accepted
+        };
+        assert!(accepted > 2, "{accepted} fit");
+        let runtime = machine.open(builder(), config()).await;
+        let handle = runtime.handle(depot, "depot").unwrap();
+        assert_eq!(handle.send(parcel()).await.unwrap_err().code(), "ES0414");
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        handle.reached(|status| status == Status::Waiting).await.unwrap();
+        // What was taken makes room, again and again: nothing of it is counted for ever.
+        for _ in accepted..12 {
+            handle.send(parcel()).await.unwrap();
+            handle.reached(|status| status != Status::Running).await.unwrap();
+        }
+        assert_eq!(handle.result().await.unwrap(), 12 * BYTES / 2);
+    });
+}
+
 /// FAULTS 66: what an instance sends to a full inbox is not lost. It waits in the outbox of the sender, and arrives in
 /// its order when there is room.
 #[test]

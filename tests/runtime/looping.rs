@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
-use everstep::storage::record::Status;
 use everstep::{AnyHandle, Config, Ctx, Message, Result, Runtime, ok, workflow};
 use serde::{Deserialize, Serialize};
+
+use crate::telemetry::Kept;
 
 static KEPT: AtomicU32 = AtomicU32::new(0);
 static ENOUGH: Mutex<bool> = Mutex::new(false);
@@ -45,11 +46,9 @@ fn soon() -> SystemTime {
     SystemTime::now() + Duration::from_millis(50)
 }
 
-/// The status that an instance has recorded: pending until its code has come to rest for the first time.
-async fn recorded(runtime: &Runtime, instance: &AnyHandle) -> Status {
-    let rows = runtime.list().await.unwrap().rows;
-    let row = rows.iter().find(|row| row.id == instance.id().as_str());
-    row.unwrap().status
+/// How often something of an instance was recorded: once until its code has come to rest for the first time.
+async fn recorded(instance: &AnyHandle) -> u64 {
+    instance.watch().next().await.unwrap().unwrap().revision
 }
 
 /// Every thread of user code is kept by code that never awaits. Callers are answered, messages are accepted and
@@ -67,16 +66,16 @@ async fn callers_commits_and_alarms_go_on() {
         tokio::task::yield_now().await;
     }
     let listener = runtime.start(listens, ()).await.unwrap();
-    assert_eq!(recorded(&runtime, &listener).await, Status::Pending);
+    assert_eq!(recorded(&listener).await, 1);
     listener.send(Word(7)).await.unwrap();
     let later = runtime.start(listens, ()).at(soon()).await.unwrap();
     // Whoever begins later is brought into memory by its alarm, and by nobody else.
     while runtime.stats().residents < 4 {
         tokio::task::yield_now().await;
-        let now = recorded(&runtime, &function).await;
-        assert_eq!(now, Status::Pending, "it gave its thread back before the alarm rang");
+        let now = recorded(&function).await;
+        assert_eq!(now, 1, "it gave its thread back before the alarm rang");
     }
-    assert_eq!(recorded(&runtime, &later).await, Status::Pending);
+    assert_eq!(recorded(&later).await, 1);
     *ENOUGH.lock().unwrap() = true;
     CHANGED.notify_all();
     assert!(function.result().await.unwrap(), "the test came to its end before it");
@@ -84,5 +83,42 @@ async fn callers_commits_and_alarms_go_on() {
     assert_eq!(listener.result().await.unwrap(), 7);
     later.send(Word(8)).await.unwrap();
     assert_eq!(later.result().await.unwrap(), 8);
+    runtime.stop().await;
+}
+
+/// Whether the watchdog has said so.
+static REPORTED: Mutex<bool> = Mutex::new(false);
+static WAS_REPORTED: Condvar = Condvar::new();
+static GAVE_UP: AtomicU32 = AtomicU32::new(0);
+
+/// Keeps its thread until that was reported; a test that does not get anywhere ends too, and fails.
+#[workflow]
+async fn hogs(_ctx: Ctx<Hogs>) -> Result<()> {
+    let patience = Duration::from_secs(30);
+    let reported = REPORTED.lock().unwrap();
+    let (reported, _) = WAS_REPORTED
+        .wait_timeout_while(reported, patience, |reported| !*reported)
+        .unwrap();
+    GAVE_UP.fetch_add(u32::from(!*reported), Ordering::SeqCst);
+    ok(())
+}
+
+/// FAULTS 36: a runtime has a watchdog, which reports code that never awaits, while it runs.
+#[tokio::test]
+async fn the_watchdog_is_there() {
+    // It has a thread of its own, and so a recorder for all of them.
+    let kept = Kept::default();
+    metrics::set_global_recorder(kept.clone()).unwrap();
+    let config = Config::default().workers(1).poll_warn("5ms");
+    let runtime = Runtime::builder().workflow(hogs).config(config);
+    let runtime = runtime.open("memory:").await.unwrap();
+    let hogs = runtime.start(hogs, ()).await.unwrap();
+    while kept.sum("everstep_long_polls_total") == 0.0 {
+        assert_eq!(GAVE_UP.load(Ordering::SeqCst), 0, "nobody has reported it");
+        tokio::task::yield_now().await;
+    }
+    *REPORTED.lock().unwrap() = true;
+    WAS_REPORTED.notify_all();
+    hogs.result().await.unwrap();
     runtime.stop().await;
 }

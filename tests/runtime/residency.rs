@@ -97,6 +97,36 @@ fn memory_is_bounded() {
     });
 }
 
+/// BEHAVIOUR 47: when there is no room left, whoever has had nothing to do for longest makes it.
+#[test]
+fn the_longest_idle_leave_first() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().idle(Duration::from_secs(3600)).residents_max(3);
+        let runtime = machine.open(Runtime::builder().workflow(adding), config).await;
+        let start = async |id: &str| {
+            let handle = runtime.start(adding, (id.to_owned(), 3)).id(id).await.unwrap();
+            handle.reached(|status| status == Status::Waiting).await.unwrap();
+            settle().await;
+            tokio::time::advance(Duration::from_secs(1)).await;
+            handle
+        };
+        let live = |ids: [&str; 5]| ids.map(|id| LIVE.lock().unwrap().get(id).map_or(0, |(now, _)| *now));
+        let ids = ["lru-a", "lru-b", "lru-c", "lru-d", "lru-e"];
+        let first = start(ids[0]).await;
+        start(ids[1]).await;
+        start(ids[2]).await;
+        assert_eq!(live(ids), [1, 1, 1, 0, 0]);
+        // The first one has just had something to do.
+        first.send(Tick(1)).await.unwrap();
+        settle().await;
+        start(ids[3]).await;
+        assert_eq!(live(ids), [1, 0, 1, 1, 0]);
+        start(ids[4]).await;
+        assert_eq!(live(ids), [1, 0, 0, 1, 1]);
+    });
+}
+
 /// Tells a busy one that it may go on.
 static GO_ON: Notify = Notify::const_new();
 

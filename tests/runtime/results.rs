@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use everstep::storage::record::FailureKind;
-use everstep::{Builder, Ctx, Error, Result, Runtime, ok, workflow};
+use everstep::storage::record::{FailureKind, Status};
+use everstep::{Builder, Config, Ctx, Error, Result, Runtime, ok, workflow};
 use futures_util::future::join_all;
 
 use crate::kit::{Word, echo, everyone, fails, machine, naps, open, pass, waits};
+use crate::machine::{Machine, in_virtual_time};
 
 #[tokio::test(start_paused = true)]
 async fn several_waiters_all_get_it() {
@@ -130,4 +131,34 @@ async fn the_last_run_is_what_callers_and_parents_get() {
     let tagged = runtime.list().tag("team", "blue").count().await.unwrap();
     let children = runtime.list().parent("parent").count().await.unwrap();
     assert_eq!((tagged, children), (1, 1));
+}
+
+/// Found in an audit: whoever waits was timed by the wall clock. With that set back by an hour, a wait for ten seconds gave
+/// up after 3,610; set forward, at once.
+#[test]
+fn a_wait_is_as_long_as_it_was_to_be_whatever_the_clock_does() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    in_virtual_time(async {
+        for back in [true, false] {
+            let machine = Machine::new();
+            let runtime = machine.open(everyone(), Config::default()).await;
+            let waits = runtime.start(waits, 1).id("waits").await.unwrap();
+            waits.reached(|status| status == Status::Waiting).await.unwrap();
+            let begun = monotonic();
+            let waiting = waits.result().timeout("10s").into_future();
+            let jumping = async {
+                pass(Duration::from_secs(5)).await;
+                machine.clock.jump(HOUR, back);
+            };
+            let (given_up, ()) = tokio::join!(waiting, jumping);
+            assert_eq!(given_up.unwrap_err().code(), "ES0410");
+            assert_eq!(begun.elapsed().as_secs(), 10, "set back: {back}");
+        }
+    });
+}
+
+#[expect(clippy::disallowed_methods, reason = "the time of the test is virtual")]
+fn monotonic() -> tokio::time::Instant {
+    tokio::time::Instant::now()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everstep::storage::key::{Key, Local, Meta};
 use everstep::storage::record::Status;
-use everstep::{Config, Ctx, Error, Outcome, Result, Runtime, Shard, critical, ok, workflow};
+use everstep::{Config, Ctx, Error, Outcome, Result, Runtime, Shard, Watched, critical, ok, workflow};
 
 use crate::holds::damage;
 use crate::kit::{Word, waits};
@@ -213,5 +213,23 @@ fn damage_to_one_does_not_keep_the_others() {
         let _ = tokio::time::timeout(2 * HOUR, std::future::pending::<()>()).await;
         let gone = runtime.instance("sound").unwrap().status().await.unwrap_err();
         assert_eq!(gone.code(), "ES0408");
+    });
+}
+
+/// Found in an audit: what retention deleted went without a word. Whoever watches hears of it as of any other deletion.
+#[test]
+fn whoever_watches_hears_of_what_is_deleted() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().keep_completed(HOUR);
+        let runtime = machine.open(Runtime::builder().workflow(ending), config).await;
+        let ended = runtime.start(ending, "well".to_owned()).id("well").await.unwrap();
+        ended.result().await.unwrap();
+        let mut all = runtime.watch();
+        let deleted = tokio::time::timeout(2 * HOUR, all.next()).await.expect("it is told");
+        let Some(Watched::Changed(change)) = deleted.unwrap() else {
+            panic!("nobody was too slow");
+        };
+        assert_eq!((change.id.as_str(), change.status), ("well", None));
     });
 }

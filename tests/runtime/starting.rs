@@ -9,7 +9,7 @@ use everstep::storage::record::Status;
 use everstep::{Ctx, Existing, Moment, Result, ok, workflow};
 use futures_util::future::join_all;
 
-use crate::kit::{after, echo, everyone, machine, naps, open};
+use crate::kit::{after, echo, everyone, machine, naps, open, pass};
 
 /// FAULTS 52.
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn a_start_for_later_waits_for_its_time() {
     let later = runtime.start(echo, 1).at(after(Duration::from_secs(60))).await.unwrap();
     // News before the time does not begin it.
     runtime.nudge(later.id().as_str()).unwrap();
-    crate::kit::pass(Duration::from_secs(59)).await;
+    pass(Duration::from_secs(59)).await;
     assert_eq!(later.status().await.unwrap().status, Status::Pending);
     assert_eq!(later.result().await.unwrap(), 1);
     let ended = later.status().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_start_for_later_can_be_cancelled_before_it_begins() {
     let runtime = open().await;
     let later = runtime.start(echo, 1).at(after(Duration::from_secs(60))).await.unwrap();
     assert!(later.cancel("not needed").await.unwrap().is_done());
-    crate::kit::pass(Duration::from_secs(90)).await;
+    pass(Duration::from_secs(90)).await;
     assert_eq!(later.status().await.unwrap().status, Status::Cancelled);
 }
 
@@ -191,4 +191,27 @@ async fn what_is_too_large_or_too_new_is_refused_at_the_door() {
     ];
     assert!(refused.iter().all(|error| error.code() == "ES0422"), "{refused:?}");
     assert_eq!(runtime.list().count().await.unwrap(), 1, "nothing was stored");
+}
+
+static REPLAYS: AtomicU32 = AtomicU32::new(0);
+
+/// Sleeps for a day, and counts how often it is called.
+#[workflow]
+async fn counted(ctx: Ctx<Counted>) -> Result<()> {
+    REPLAYS.fetch_add(1, Ordering::Relaxed);
+    ok(ctx.sleep("a day", "1d").await?)
+}
+
+/// Found in an audit: ten duplicates of the start of an instance that slept brought it into memory eleven times.
+#[tokio::test(start_paused = true)]
+async fn a_duplicate_start_wakes_nobody_who_has_nothing_to_do() {
+    let runtime = everyone().workflow(counted).open_simulated(machine()).await.unwrap();
+    let slept = runtime.start(counted, ()).id("one").await.unwrap();
+    for _ in 0..10 {
+        pass(Duration::from_secs(60)).await;
+        assert!(runtime.start(counted, ()).id("one").await.unwrap().existed());
+    }
+    assert_eq!(REPLAYS.load(Ordering::Relaxed), 1);
+    slept.result().await.unwrap();
+    assert_eq!(REPLAYS.load(Ordering::Relaxed), 2, "its alarm still rings");
 }

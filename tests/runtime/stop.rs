@@ -9,6 +9,7 @@ use crate::kit::{Word, echo, everyone, machine, waits};
 use crate::machine::{Machine, in_virtual_time, settle};
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
+static FOLLOWED: AtomicU32 = AtomicU32::new(0);
 
 /// A step that takes its time, then another one.
 #[workflow]
@@ -19,7 +20,11 @@ async fn slow(ctx: Ctx<Slow>, seconds: u64) -> Result<u32> {
         ok(attempt.number())
     };
     let number = ctx.step("first", first).await?;
-    ok(ctx.step("second", move || async move { ok(number) }).await?)
+    let second = move || async move {
+        FOLLOWED.fetch_add(1, Ordering::SeqCst);
+        ok(number)
+    };
+    ok(ctx.step("second", second).await?)
 }
 
 /// FAULTS 73, 74: attempts that end within the grace are recorded and not made again; nothing new begins; what does
@@ -36,6 +41,11 @@ fn running_attempts_have_their_grace() {
         assert_eq!((CALLS.load(Ordering::SeqCst), runtime.stats().attempts), (2, 2));
         runtime.stop().await;
         assert_eq!(runtime.stats().residents, 0);
+        assert_eq!(
+            FOLLOWED.load(Ordering::SeqCst),
+            0,
+            "what follows does not begin any more"
+        );
         drop(runtime);
         let runtime = machine.open(Runtime::builder().workflow(slow), config).await;
         assert_eq!(runtime.recovery().crashed, 0);

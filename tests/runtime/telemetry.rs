@@ -2,9 +2,12 @@
 //! lives, and a page that lists it all.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use everstep::limits::WAKE_QUEUE_MAX;
+use everstep::storage::engines::faulty::{CommitFault, Faulty, Plan};
 use everstep::storage::record::Status;
 use everstep::{Builder, Config, Ctx, Happened, Lifecycle, Moment, Result, Runtime, ok, workflow};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
@@ -12,11 +15,11 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 
 use crate::kit::{Word, fails, naps, pass, waits};
-use crate::machine::{Machine, in_virtual_time, settle};
+use crate::machine::{Machine, crowds, in_virtual_time, settle};
 
 /// Keeps what is recorded, by name and labels.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<BTreeMap<String, Vec<f64>>>>);
+pub(crate) struct Kept(Arc<Mutex<BTreeMap<String, Vec<f64>>>>);
 
 struct Series(Kept, String);
 
@@ -66,7 +69,7 @@ impl Kept {
         ))
     }
 
-    fn sum(&self, series: &str) -> f64 {
+    pub(crate) fn sum(&self, series: &str) -> f64 {
         self.0
             .lock()
             .unwrap()
@@ -74,7 +77,7 @@ impl Kept {
             .map_or(0.0, |values| values.iter().sum())
     }
 
-    fn values(&self, series: &str) -> Vec<f64> {
+    pub(crate) fn values(&self, series: &str) -> Vec<f64> {
         self.0.lock().unwrap().get(series).cloned().unwrap_or_default()
     }
 }
@@ -167,6 +170,97 @@ fn metrics_count_what_happens_and_have_no_ids_in_them() {
     assert!(!kept.values("everstep_group_commits").is_empty());
     let all = kept.0.lock().unwrap();
     assert!(all.keys().all(|series| !series.contains("secret")), "{:?}", all.keys());
+}
+
+/// Panics when it is dropped outside of a poll, once.
+struct Brittle;
+
+static BROKE: AtomicBool = AtomicBool::new(false);
+
+impl Drop for Brittle {
+    fn drop(&mut self) {
+        if !BROKE.swap(true, Ordering::SeqCst) {
+            panic!("a destructor that panics");
+        }
+    }
+}
+
+#[workflow]
+async fn breaks_down(ctx: Ctx<BreaksDown>) -> Result<()> {
+    let _brittle = Brittle;
+    ok(ctx.sleep("a while", "10m").await?)
+}
+
+/// More alarms come due than there is room for, something breaks down, and what ended is deleted: each is counted.
+#[test]
+fn metrics_count_what_seldom_happens() {
+    const SLEEPERS: u64 = WAKE_QUEUE_MAX as u64 + 50;
+
+    let kept = Kept::default();
+    metrics::with_local_recorder(&kept, || {
+        in_virtual_time(async {
+            let machine = Machine::new();
+            let builder = || builder().workflow(crowds).workflow(breaks_down);
+            let config = || {
+                Config::default()
+                    .idle(Duration::ZERO)
+                    .keep_completed(Duration::from_secs(86_400))
+            };
+            {
+                let runtime = machine.open(builder(), config()).await;
+                let broken = runtime.start(breaks_down, ()).await.unwrap();
+                broken.result().await.unwrap();
+                assert_eq!(kept.sum("everstep_breakdowns_total"), 1.0);
+                for _ in 0..SLEEPERS {
+                    runtime.start(naps, 3_600).await.unwrap();
+                }
+                let sleeping = || runtime.list().status(Status::Sleeping).count();
+                while sleeping().await.unwrap() < SLEEPERS {
+                    settle().await;
+                }
+                runtime.stop().await;
+            }
+            assert_eq!(kept.values("everstep_store_works").last(), Some(&1.0));
+            assert!(!kept.values("everstep_commits_waiting").is_empty());
+            {
+                // Nobody gets in: what comes due waits.
+                let runtime = machine.open(builder(), config().residents_max(1)).await;
+                runtime.start(crowds, ()).id("crowds").await.unwrap();
+                settle().await;
+                tokio::time::advance(Duration::from_secs(3_600)).await;
+                settle().await;
+                assert!(kept.values("everstep_alarms_due").last() > Some(&0.0));
+                assert!(kept.values("everstep_waiting").last() > Some(&0.0));
+            }
+            let runtime = machine.open(builder(), config().residents_max(100)).await;
+            tokio::time::advance(Duration::from_secs(60)).await;
+            let completed = || runtime.list().status(Status::Completed).count();
+            while completed().await.unwrap() < SLEEPERS + 1 {
+                settle().await;
+            }
+            assert_eq!(kept.values("everstep_waiting").last(), Some(&0.0));
+            assert_eq!(kept.sum("everstep_deleted_total"), 0.0);
+            pass(Duration::from_secs(2 * 86_400)).await;
+            assert_eq!(kept.sum("everstep_deleted_total"), (SLEEPERS + 1) as f64);
+        });
+    });
+}
+
+/// A store that has failed says so.
+#[test]
+fn a_metric_says_whether_the_store_works() {
+    let kept = Kept::default();
+    metrics::with_local_recorder(&kept, || {
+        in_virtual_time(async {
+            let (machine, plan) = (Machine::new(), Plan::new());
+            let engine = Faulty::new(Arc::new(machine.disk.clone()), plan.clone());
+            let runtime = builder().open_simulated(machine.simulated(engine)).await.unwrap();
+            assert_eq!(kept.values("everstep_store_works"), [1.0]);
+            plan.at_commit(1, CommitFault::Fail(std::io::ErrorKind::StorageFull));
+            runtime.start(naps, 1).await.unwrap_err();
+            assert_eq!(kept.values("everstep_store_works"), [1.0, 0.0]);
+        });
+    });
 }
 
 /// Keeps the names of spans and the texts of logs.

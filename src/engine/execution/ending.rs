@@ -125,7 +125,7 @@ impl Execution {
         if !self.is_cancelled() && failure.kind != FailureKind::Cancelled {
             self.report(failure.clone(), Consequence::WorkflowFailed);
         }
-        let kept = self.definition.policy.strategy == Strategy::Quarantine
+        let kept = self.definition.policy.after(&failure) == Strategy::Quarantine
             && !self.is_cancelled()
             && !failure.asks_for_rollback();
         if kept && self.next_run_at_ms(&failure, now).is_none() {
@@ -151,7 +151,7 @@ impl Execution {
 
     /// How far the failure of this instance reaches. That it was asked to end is no failure of its own.
     fn reach(&self, status: Status) -> Reach {
-        match (status, self.definition.policy.strategy) {
+        match (status, self.definition.policy.strategy_of_all()) {
             (Status::Failed | Status::Compensated, Strategy::Cascade) => Reach::Parent,
             (Status::Failed | Status::Compensated, Strategy::Ignore) => Reach::Nobody,
             _ => Reach::Waiting,

@@ -20,8 +20,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::task::unconstrained;
@@ -30,7 +30,7 @@ use tracing::{Dispatch, Span, dispatcher};
 use crate::engine::divergence::Divergence;
 use crate::engine::error::{Misuse, Result, WorkflowError};
 use crate::engine::execution::{Execution, steps};
-use crate::engine::journal::SharedJournal;
+use crate::engine::journal::{Journal, SharedJournal};
 use crate::engine::polling::Token;
 use crate::limits::YIELDS_MAX;
 use crate::storage::payload::Payload;
@@ -172,6 +172,24 @@ impl Whereabouts {
     pub(crate) fn last_asked(&self) -> Option<String> {
         let journal = self.0.lock();
         journal.last_asked.as_ref().map(|location| journal.names.path(location))
+    }
+}
+
+impl Whereabouts {
+    /// The same for whoever keeps it: it does not keep the code from being dropped where it should be.
+    pub(crate) fn from_outside(&self) -> FromOutside {
+        FromOutside(self.0.downgrade())
+    }
+}
+
+/// Where the code of an instance is, for as long as that is in memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FromOutside(Weak<Mutex<Journal>>);
+
+impl FromOutside {
+    /// What the code waits for: paths and kinds.
+    pub(crate) fn awaited(&self) -> Vec<(String, &'static str)> {
+        SharedJournal::upgrade(&self.0).map_or_else(Vec::new, |journal| journal.lock().awaited())
     }
 }
 

@@ -194,6 +194,14 @@ impl Journal {
         self.add(location, op);
     }
 
+    /// What the code waits for and is not complete: paths and kinds, in the order of their places.
+    pub(crate) fn awaited(&self) -> Vec<(String, &'static str)> {
+        let is_complete = |at: &Location| self.entries.get(at).is_some_and(|entry| entry.completed.is_some());
+        let waits = |(at, op): &(&Location, &Op)| matches!(op.progress, Progress::Waiting(_)) && !is_complete(at);
+        let awaited = self.ops.iter().filter(waits);
+        awaited.map(|(at, op)| (self.names.path(at), op.kind)).collect()
+    }
+
     fn add(&mut self, location: &Location, op: Op) {
         self.unasked -= usize::from(op.recorded);
         if let Progress::Waiting(_) = op.progress {

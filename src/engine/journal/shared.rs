@@ -7,7 +7,7 @@
 //! difference.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::engine::journal::Journal;
 use crate::engine::polling::poll_nothing;
@@ -22,6 +22,16 @@ pub(crate) struct SharedJournal(Arc<Mutex<Journal>>);
 impl SharedJournal {
     pub(crate) fn new(journal: Journal) -> Self {
         Self(Arc::new(Mutex::new(journal)))
+    }
+
+    /// The journal for somebody who looks into it now and then, and does not keep it.
+    pub(crate) fn downgrade(&self) -> Weak<Mutex<Journal>> {
+        Arc::downgrade(&self.0)
+    }
+
+    /// The journal again, if its instance still has it.
+    pub(crate) fn upgrade(journal: &Weak<Mutex<Journal>>) -> Option<Self> {
+        journal.upgrade().map(Self)
     }
 
     /// The journal. Never held while user code runs.

@@ -113,7 +113,7 @@ async fn look_at_page(late: Late, plan: Arc<Plan>, after: Option<(Millis, String
     let store = shared.store.clone();
     list::blocking(&store, move || {
         let range = plan.range(after, Some(before));
-        let (rows, next) = list::rows(&shared.store, &range, &plan.filter, BATCH_PAGE_MAX)?;
+        let (rows, next) = list::rows(&shared, &range, &plan.filter, BATCH_PAGE_MAX)?;
         let mut items = Vec::new();
         for Indexed { instance: id, row, .. } in rows.into_iter().filter(|row| !plan::is_own(&row.instance)) {
             match look::instance(&shared, &InstanceId::internal(id.as_str())?) {

@@ -27,7 +27,7 @@ pub(super) async fn pass(starting: &Starting, waiting: usize, crowded: Crowded) 
     loop {
         wait::goes_on(shared)?;
         // Whoever exists already adds nobody, unless it is to begin anew.
-        if let Some(state) = look::state(shared, &starting.instance)?
+        if let Some((state, _)) = look::state(shared, &starting.instance)?
             && !(starting.existing == Existing::NewRun && state.status.is_terminal())
         {
             return Ok(None);

@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use super::load::Load;
-use super::{Failure, Receipt, Request, settle};
+use super::{Receipt, Request, settle};
 use crate::limits::{COMMIT_BYTES_MAX, GROUP_COMMITS_MAX};
 use crate::storage::activation::Activations;
 use crate::storage::batch::Batch;
 use crate::storage::condition::Checker;
 use crate::storage::engine::{CommitError, Engine, EngineLimits, Group, Lease, Position, ReadError};
 use crate::storage::error::{Error, Result};
-use crate::storage::inboxes::Inboxes;
+use crate::storage::failure::Failure;
+use crate::storage::inboxes::{InboxBounds, Inboxes};
 use crate::storage::intent::Intents;
 #[cfg(feature = "testing")]
 use crate::storage::pace::Pace;
@@ -104,7 +105,7 @@ impl Worker {
         leases: Vec<Lease>,
         activations: Arc<Activations>,
         watermark: Option<Arc<Watermark>>,
-        inbox_max: usize,
+        inbox: InboxBounds,
     ) -> Self {
         let positions = leases.iter().map(|lease| lease.position).collect();
         let group_bytes_max = engine.limits().group_bytes_max.min(crate::limits::GROUP_BYTES_MAX);
@@ -135,7 +136,7 @@ impl Worker {
             staged: Vec::new(),
             checker: Checker::default(),
             intents: Intents::default(),
-            inboxes: Inboxes::new(inbox_max),
+            inboxes: Inboxes::new(inbox),
             delivered,
             tally: Arc::default(),
         }

@@ -17,12 +17,10 @@ use tokio::time::Instant;
 use super::disk::Disk;
 use super::seeded::Seeded;
 use crate::clock::{Clock, Millis};
+use crate::limits::TIMER_MAX;
 use crate::runtime::{Builder, Runtime, Simulated};
 use crate::spawn::Blocking;
 use crate::storage::Pace;
-
-/// The longest single timer: those of the executor end after two years.
-const TIMER_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The time of the executor, as a wall clock.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ impl Failure {
     }
 
     /// The store has failed, and the first reason stays.
-    pub(super) fn set(&self, error: Error) -> &Error {
+    pub(crate) fn set(&self, error: Error) -> &Error {
         let first = self.error.get_or_init(|| error);
         self.told.notify_waiters();
         first
