@@ -105,3 +105,57 @@ fn told(instance: &Instance, name: &str) -> String {
         _ => name.trim_end_matches("~0").to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Message, Serialize, Deserialize)]
+    struct Go;
+
+    #[workflow(accepts(Go))]
+    async fn packs(ctx: Ctx<Packs>, waits: bool) -> Result<()> {
+        let pack = |ctx: Ctx<Packs>, item| async move {
+            if waits && item == 1 {
+                ctx.receive::<Go>().await?;
+            }
+            ok(ctx.step("wrap", move || async move { ok(item) }).await?)
+        };
+        ctx.map("pack", [0, 1], 2, pack).await?;
+        ctx.receive::<Go>().await?;
+        ok(())
+    }
+
+    /// Found by a user: "done before, and not again: pack", and then the rest was packed.
+    #[test]
+    fn a_map_is_done_when_all_its_items_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = directory.path().join("store").display().to_string();
+        let executor = tokio::runtime::Runtime::new().unwrap();
+        executor.block_on(async {
+            let runtime = Runtime::builder().workflow(packs).open(&url).await.unwrap();
+            for (id, waits) in [("partly", true), ("wholly", false)] {
+                let packs = runtime.start(packs, waits).id(id).await.unwrap();
+                let here = async || {
+                    let history = packs.history().await.unwrap();
+                    let wrapped = history.entries.iter().filter(|entry| entry.path.ends_with("wrap"));
+                    let wrapped = wrapped.filter(|entry| entry.completed.is_some()).count();
+                    wrapped == if waits { 1 } else { 2 }
+                };
+                let mut changes = packs.watch();
+                while !here().await {
+                    changes.next().await.unwrap();
+                }
+            }
+            runtime.stop().await;
+        });
+        drop(executor);
+        let before = Before::read(&url).unwrap();
+        let told = "carries on; done before, and not again: ";
+        assert_eq!(before.of("partly"), Some(format!("{told}pack (1 of 2)").as_str()));
+        assert_eq!(before.of("wholly"), Some(format!("{told}pack").as_str()));
+    }
+}
