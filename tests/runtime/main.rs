@@ -29,6 +29,8 @@ mod observers;
 mod operations;
 mod pairs;
 mod panicking;
+#[path = "../kit/process.rs"]
+mod process;
 mod promises;
 mod questions;
 mod queues;
