@@ -397,7 +397,7 @@ impl<'a> Pump<'a> {
             } = {
                 let instance = self.namespace.instance();
                 let at = execution.whereabouts();
-                self.signal.is_at(at.from_outside());
+                self.signal.is_at(at.outside());
                 let _watched = self.shared.watch.poll(instance, &self.workflow, At::Function(at));
                 execution.turn(now)?
             };

@@ -6,8 +6,7 @@ use std::time::Duration;
 use everstep::storage::record::Status;
 use everstep::{Attempt, Backoff, Config, Ctx, Result, Runtime, ok, workflow};
 
-#[path = "../kit/process.rs"]
-mod process;
+use crate::process;
 
 const TEST: &str = "crash::a_crash_loop_ends_in_quarantine";
 

@@ -32,6 +32,8 @@ mod observers;
 mod operations;
 mod pairs;
 mod panicking;
+#[path = "../kit/process.rs"]
+mod process;
 mod promises;
 mod questions;
 mod queues;

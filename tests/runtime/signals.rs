@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
-#[path = "../kit/process.rs"]
-mod process;
+use crate::process;
 
 /// Tells the step of the child that it may end: the process has been told to.
 static TOLD: Notify = Notify::const_new();

@@ -177,7 +177,7 @@ impl Whereabouts {
 
 impl Whereabouts {
     /// The same for whoever keeps it: it does not keep the code from being dropped where it should be.
-    pub(crate) fn from_outside(&self) -> FromOutside {
+    pub(crate) fn outside(&self) -> FromOutside {
         FromOutside(self.0.downgrade())
     }
 }
