@@ -5,6 +5,7 @@
 //! find it. A violation is noted and not raised: a panic in a workflow would only be one more fault.
 
 mod outside;
+mod promised;
 mod renewal;
 mod steps;
 mod waits;
@@ -19,6 +20,7 @@ use super::program::Program;
 use crate::chance::Chance;
 
 pub(crate) use outside::UNANSWERED;
+use promised::{Limit, ToEnd};
 
 /// How many events before a violation are told.
 const TOLD_MAX: usize = 400;
@@ -53,6 +55,17 @@ struct StepSeen {
     undo: UndoSeen,
     /// How many steps the code had asked for with this one.
     asked: u64,
+    /// When the code asked for it first.
+    first: Moment,
+}
+
+/// When something happened first.
+#[derive(Debug, Default, Clone, Copy)]
+struct Moment {
+    /// Behind so many events.
+    events: usize,
+    /// The instance had run out of time.
+    late: bool,
 }
 
 /// The undoing of a step.
@@ -72,6 +85,7 @@ struct SleepSeen {
     /// The latest time that the clock has shown since.
     shown_ms: u64,
     woken: bool,
+    first: Moment,
 }
 
 /// An instance as its callers and its code have seen it.
@@ -108,6 +122,9 @@ pub(crate) struct InstanceSeen {
     pub(crate) deleted: bool,
     /// The earliest time at which it may run out of time.
     deadline_ms: Option<u64>,
+    limit: Limit,
+    /// It was acknowledged that it is to end.
+    to_end: Option<ToEnd>,
     /// What its code has said for callers to ask for.
     set: BTreeSet<String>,
     /// Steps that its code has asked for.
@@ -127,6 +144,8 @@ pub(crate) struct MessageSeen {
     asked: u64,
     /// It was taken once, whatever became of that.
     pub(crate) was_taken: bool,
+    /// It was tried first behind so many events.
+    pub(crate) tried_at: usize,
 }
 
 #[derive(Debug)]
@@ -268,6 +287,8 @@ impl Ledger {
         seen.told_to_end = false;
         seen.started = true;
         let before = *seen.variant.get_or_insert(variant);
+        self.has_begun(id);
+        let seen = self.instance(id);
         let created = seen.created.unwrap_or(variant);
         let run_before = std::mem::replace(&mut seen.run, run);
         if before != variant || created != variant {

@@ -22,9 +22,7 @@ pub(super) async fn start(
 ) -> Result<(), Error> {
     ledger::with(|ledger| {
         ledger.instance(id).offered = true;
-        if let Some(millis) = deadline_ms {
-            ledger.limits(id, millis);
-        }
+        ledger.limits(id, deadline_ms);
     });
     let start = runtime.start(Interpreter, program.clone()).id(id);
     let started = match deadline_ms {
@@ -80,9 +78,13 @@ pub(crate) async fn send(handle: &Handle<Interpreter>, news: News) -> Result<boo
 /// A message is tried. Tells whether it was before, and the renewals that are known.
 fn tries(id: &str, to: &str) -> (bool, u64) {
     ledger::with(|ledger| {
+        let tried_at = ledger.trace.len();
         let messages = &mut ledger.instance(to).messages;
         let tried = messages.contains_key(id);
-        messages.entry(id.to_owned()).or_default();
+        let message = messages.entry(id.to_owned()).or_default();
+        if !tried {
+            message.tried_at = tried_at;
+        }
         (tried, ledger.renewals(to))
     })
 }

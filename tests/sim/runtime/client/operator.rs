@@ -52,6 +52,9 @@ async fn hold(handle: &Handle<Interpreter>, act: &Act) -> Result<(), Error> {
         if operated.effect == Effect::Ended || operated.now.is_terminal() {
             ledger.saw_end_since(&id, since, operated.now);
         }
+        if matches!(act, Act::Cancel(_)) {
+            ledger.is_acknowledged_to_end(&id, since, operated.effect);
+        }
         // Somebody else may have asked for the contrary meanwhile.
         let holds = matches!(act, Act::Pause(_)) && matches!(operated.effect, Effect::Done | Effect::Already);
         let seen = ledger.instance(&id);

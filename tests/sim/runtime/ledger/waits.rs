@@ -17,11 +17,13 @@ impl Ledger {
         // A sleep that a reset keeps goes on: what the clock has shown since it began counts.
         let shown = earlier.map_or(now, |sleep| sleep.shown_ms.max(now));
         let now = earlier.map_or(now, |sleep| sleep.begun_ms.min(now));
+        let first = self.moment(place);
         let sleep = self.sleeps.entry(place.clone()).or_insert(SleepSeen {
             takes_ms,
             begun_ms: now,
             shown_ms: shown,
             woken,
+            first,
         });
         if !sleep.woken {
             sleep.begun_ms = sleep.begun_ms.min(now);
@@ -36,9 +38,17 @@ impl Ledger {
         };
         let first = !std::mem::replace(&mut sleep.woken, true);
         let (due, shown) = (sleep.begun_ms + sleep.takes_ms, sleep.shown_ms.max(now));
+        let (takes_ms, begun) = (sleep.takes_ms, sleep.first);
         self.note(format!("{} wakes", place.path));
         if first && shown < due {
             self.violation(format!("{} woke at {shown}, not at {due}", place.path));
+        }
+        if first && takes_ms > 0 && (self.came_too_late(place, begun) || self.was_to_end_before(place, due)) {
+            let id = &place.instance;
+            self.violation(format!(
+                "{} woke though {id} was to end: {begun:?}, due {due}",
+                place.path
+            ));
         }
     }
 
@@ -63,6 +73,9 @@ impl Ledger {
             self.violation(format!("{} took {before:?} and now has {ids:?}", place.path));
         }
         for (id, to) in ids.iter().zip(to) {
+            if let Some(said) = self.takes_what_is_too_late(place, id) {
+                self.violation(said);
+            }
             let seen = self.instance(&place.instance);
             let rewound = seen.renewals > 0;
             let message = seen.messages.entry(id.clone()).or_default();
