@@ -25,6 +25,11 @@ use promised::{Limit, ToEnd};
 /// How many events before a violation are told.
 const TOLD_MAX: usize = 400;
 
+/// How often a disk is written to, and a clock looked at, before somebody is said to go round in circles: many times what
+/// the busiest seeds come to.
+const COMMITS_MAX: u64 = 5_000;
+const LOOKS_MAX: u64 = 500_000;
+
 /// A place in the program of an instance, all the way down.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
@@ -160,6 +165,10 @@ pub(crate) struct Ledger {
     now_ms: u64,
     executions: u64,
     commits: u64,
+    /// How often the clock was looked at.
+    looks: u64,
+    /// How many commits are too many.
+    pub(crate) commits_max: u64,
     steps: BTreeMap<Place, StepSeen>,
     sleeps: BTreeMap<Place, SleepSeen>,
     /// What was taken at a place, and how many steps the code had asked for then.
@@ -211,6 +220,8 @@ pub(crate) fn open(chance: Chance) {
         now_ms: 0,
         executions: 0,
         commits: 0,
+        looks: 0,
+        commits_max: COMMITS_MAX,
         steps: BTreeMap::new(),
         sleeps: BTreeMap::new(),
         receives: BTreeMap::new(),
@@ -262,8 +273,21 @@ impl Ledger {
         self.note(what);
     }
 
+    /// Whether somebody goes round in circles: everything that is drawn comes to its end long before.
+    pub(crate) fn goes_round(&mut self) -> bool {
+        let (commits, looks) = (self.commits, self.looks);
+        let round = commits > self.commits_max || looks > LOOKS_MAX;
+        if round && self.violations.is_empty() {
+            self.violation(format!(
+                "somebody goes round in circles: {commits} commits, {looks} looks at the clock"
+            ));
+        }
+        round
+    }
+
     /// The clock showed this.
     pub(crate) fn ticks(&mut self, now_ms: u64) {
+        self.looks += 1;
         self.now_ms = now_ms;
         self.latest_ms = self.latest_ms.max(now_ms);
         for sleep in self.sleeps.values_mut().filter(|sleep| !sleep.woken) {
