@@ -3,7 +3,7 @@
 use everstep_power_loss::Event;
 use libc::{c_int, c_long};
 
-use crate::{place::any_below, real};
+use crate::{place::any_below, real, trap};
 
 /// What was recorded when the sync began is covered once it has succeeded;
 /// writes that other threads make meanwhile are not.
@@ -31,10 +31,10 @@ fn sync_with(fd: c_int, number: c_long) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn fsync(fd: c_int) -> c_int {
-    sync_with(fd, libc::SYS_fsync)
+    trap::around(fd, || sync_with(fd, libc::SYS_fsync))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
-    sync_with(fd, libc::SYS_fdatasync)
+    trap::around(fd, || sync_with(fd, libc::SYS_fdatasync))
 }
