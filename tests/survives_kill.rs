@@ -1,5 +1,5 @@
 //! A workflow with a step, a message and a sleep is killed with SIGKILL and carried on: nothing runs twice, nothing
-//! that was acknowledged is lost.
+//! that was acknowledged is lost. FAULTS 1 and 3.
 //!
 //! The test starts itself as a child process that runs the workflow and reports every milestone on its standard
 //! output. At the milestone under test the child does nothing more of its own, so that it does not matter how soon the

@@ -41,6 +41,7 @@ workflow!(InStep, |ctx| {
     ok(ctx.step("outer", outer).await?)
 });
 
+/// FAULTS 42.
 #[test]
 fn a_context_used_in_a_step() {
     assert_misuse::<InStep>("not in a step", 1);
@@ -138,6 +139,7 @@ fn nest(ctx: Ctx<Deep>, depth: u32) -> BoxFuture<'static, Result<String>> {
 
 workflow!(Deep, |ctx| nest(ctx, 40).await);
 
+/// FAULTS 68.
 #[test]
 fn nesting_deeper_than_the_limit() {
     let (failure, _) = failure::<Deep>();
@@ -228,6 +230,7 @@ workflow!(Panics, |ctx| {
     panic!("a mistake")
 });
 
+/// FAULTS 32.
 #[test]
 fn a_panic_is_a_failure_of_the_workflow() {
     let (failure, entries) = failure::<Panics>();
