@@ -7,6 +7,7 @@
 mod outside;
 mod promised;
 mod renewal;
+mod said;
 mod steps;
 mod waits;
 
@@ -14,6 +15,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use everstep::storage::record::Status;
+use serde::{Deserialize, Serialize};
 
 use super::interpreter::News;
 use super::program::Program;
@@ -31,7 +33,7 @@ const COMMITS_MAX: u64 = 5_000;
 const LOOKS_MAX: u64 = 500_000;
 
 /// A place in the program of an instance, all the way down.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) instance: String,
     pub(crate) path: String,
@@ -58,6 +60,8 @@ struct StepSeen {
     key: Option<String>,
     result: Option<Result<String, String>>,
     undo: UndoSeen,
+    /// What attempts have said of how far they are.
+    progress: BTreeSet<String>,
     /// How many steps the code had asked for with this one.
     asked: u64,
     /// When the code asked for it first.
@@ -128,6 +132,9 @@ pub(crate) struct InstanceSeen {
     /// The earliest time at which it may run out of time.
     deadline_ms: Option<u64>,
     limit: Limit,
+    /// The earliest time at which it may begin.
+    begins_ms: Option<u64>,
+    said: said::Said,
     /// It was acknowledged that it is to end.
     to_end: Option<ToEnd>,
     /// What its code has said for callers to ask for.
@@ -185,6 +192,8 @@ pub(crate) struct Ledger {
     answers: BTreeMap<String, outside::AnswerSeen>,
     events: BTreeMap<String, outside::EventSeen>,
     heard: BTreeMap<Place, Option<String>>,
+    /// Ids that the code has drawn.
+    uuids: BTreeMap<Place, String>,
     /// The latest time that the clock has ever shown.
     latest_ms: u64,
     /// The newest epoch that wrote to a shard.
@@ -233,6 +242,7 @@ pub(crate) fn open(chance: Chance) {
         answers: BTreeMap::new(),
         events: BTreeMap::new(),
         heard: BTreeMap::new(),
+        uuids: BTreeMap::new(),
         latest_ms: 0,
         epochs: BTreeMap::new(),
         violations: Vec::new(),
@@ -312,6 +322,7 @@ impl Ledger {
         seen.started = true;
         let before = *seen.variant.get_or_insert(variant);
         self.has_begun(id);
+        self.says_anew(id, run);
         let seen = self.instance(id);
         let created = seen.created.unwrap_or(variant);
         let run_before = std::mem::replace(&mut seen.run, run);

@@ -15,7 +15,7 @@ use super::interpreter::{Interpreter, News, Riddle};
 use super::ledger::{self, InstanceSeen};
 use super::machine::{Machine, Platter};
 use super::mutation::Mutation;
-use super::program::{Node, Program};
+use super::program::{Doom, Node, Program};
 use crate::chance::Chance;
 
 /// The number of the caller who brings everything to its end.
@@ -171,6 +171,7 @@ async fn finish(runtime: &Runtime, verifies: bool) {
     for id in everyone() {
         if ledger::with(|ledger| ledger.instance(&id).ended.is_some()) {
             client::result(runtime, &id).await.unwrap();
+            client::follow(runtime, &id).await.unwrap();
         }
     }
     inspect(runtime.store(), verifies);
@@ -238,7 +239,7 @@ async fn gather_events(runtime: &Runtime) {
         let program = Program {
             variant: 1,
             again: 0,
-            doomed: false,
+            doom: Doom::No,
             born: None,
             closable: false,
             node: Node::Hear(Some(1_000)),

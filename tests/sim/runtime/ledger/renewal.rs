@@ -56,6 +56,7 @@ impl Ledger {
         self.receives.retain(|place, _| !theirs(place));
         self.versions.retain(|place, _| !theirs(place));
         self.heard.retain(|place, _| !theirs(place));
+        self.uuids.retain(|place, _| !theirs(place));
         self.children.retain(|place, _| !theirs(place));
         self.promises.retain(|_, promise| promise.place.instance != id);
         let to = format!(" to {id}");
@@ -75,6 +76,7 @@ impl Ledger {
             deleted: true,
             deadline_ms: seen.deadline_ms,
             limit: seen.limit.forgotten(),
+            begins_ms: seen.begins_ms,
             messages: messages.into_keys().map(|id| (id, Default::default())).collect(),
             ..InstanceSeen::default()
         };

@@ -30,6 +30,35 @@ impl Ledger {
         }
     }
 
+    /// The code begins to sleep until this time.
+    pub(crate) fn lies_down_until(&mut self, place: &Place, at_ms: u64) {
+        if at_ms <= self.now_ms {
+            return self.lies_down(place, 0);
+        }
+        let (mut shown_ms, first) = (self.now_ms, self.moment(place));
+        // A sleep that a reset keeps goes on.
+        let rewound = self.instance(&place.instance).renewals > 0;
+        let earlier = place.before().find_map(|before| self.sleeps.get(&before));
+        let at_ms = match earlier.filter(|_| rewound) {
+            Some(earlier) => {
+                shown_ms = shown_ms.max(earlier.shown_ms);
+                at_ms.min(earlier.begun_ms + earlier.takes_ms)
+            }
+            None => at_ms,
+        };
+        let sleep = self.sleeps.entry(place.clone()).or_insert(SleepSeen {
+            takes_ms: at_ms,
+            begun_ms: 0,
+            shown_ms,
+            woken: false,
+            first,
+        });
+        if !sleep.woken {
+            // What the code goes by may not have been stored, and be another time now.
+            sleep.takes_ms = sleep.takes_ms.min(at_ms);
+        }
+    }
+
     /// The code behind a sleep goes on.
     pub(crate) fn wakes(&mut self, place: &Place) {
         let now = self.now_ms;
