@@ -186,6 +186,7 @@ impl fmt::Display for Shard {
 mod tests {
     use super::*;
 
+    /// FAULTS 75.
     #[test]
     fn refuses_what_faults_75_lists() {
         let long = "a".repeat(201);

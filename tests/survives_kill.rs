@@ -1,5 +1,5 @@
 //! A workflow with a step, a message and a sleep is killed with SIGKILL and carried on: nothing runs twice, nothing
-//! that was acknowledged is lost.
+//! that was acknowledged is lost. FAULTS 1 and 3.
 //!
 //! The test starts itself as a child process that runs the workflow and reports every milestone on its standard
 //! output. At the milestone under test the child does nothing more of its own, so that it does not matter how soon the
@@ -25,6 +25,8 @@ use serde::{Deserialize, Serialize};
 const CHILD: &str = "EVERSTEP_TEST_STORE";
 /// The milestone at which a child waits to be killed.
 const HALT: &str = "EVERSTEP_TEST_HALT";
+/// What the children before this one said, with commas in between: it was acknowledged, and has to be there.
+const SAID: &str = "EVERSTEP_TEST_SAID";
 
 #[derive(Debug, Message, Serialize, Deserialize)]
 struct Approval {
@@ -78,6 +80,7 @@ async fn child(store: &Path) {
         .await
         .unwrap();
     let order = runtime.start(Order, effects).id("order-1").await.unwrap();
+    assert!(order.existed() || !was_said("started"), "the start was lost");
     milestone("started").await;
     order
         .reached(|status| status == Status::Waiting || past(status))
@@ -86,7 +89,10 @@ async fn child(store: &Path) {
     milestone("waiting").await;
     let approval = Approval { by: "kim".into() };
     match order.send(approval).id("approval-1").await {
-        Ok(Sent::Accepted) => milestone("sent").await,
+        Ok(Sent::Accepted) => {
+            assert!(!was_said("sent"), "the message was lost, and is accepted anew");
+            milestone("sent").await;
+        }
         // A child before this one sent it; by now the instance may even have ended.
         Ok(Sent::Duplicate) => {}
         Err(error) => assert!(past(order.status().await.unwrap().status), "{error}"),
@@ -95,6 +101,11 @@ async fn child(store: &Path) {
     milestone("sleeping").await;
     let result = order.result().await.unwrap();
     say(&format!("result {result}"));
+}
+
+/// Whether a child before this one said it.
+fn was_said(milestone: &str) -> bool {
+    std::env::var(SAID).is_ok_and(|said| said.split(',').any(|known| known == milestone))
 }
 
 /// Says how far it got, and waits there to be killed if that is what it was started for.
@@ -115,11 +126,12 @@ fn say(line: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-fn spawn(store: &Path, halt: Option<&str>) -> (Child, impl Iterator<Item = String>) {
+fn spawn(store: &Path, halt: Option<&str>, said: &[String]) -> (Child, impl Iterator<Item = String> + use<>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "a_killed_workflow_carries_on", "--nocapture"])
         .env(CHILD, store)
+        .env(SAID, said.join(","))
         .stdout(Stdio::piped());
     if let Some(milestone) = halt {
         command.env(HALT, milestone);
@@ -157,15 +169,23 @@ fn a_killed_workflow_carries_on() {
     ] {
         let directory = tempfile::tempdir().unwrap();
         let store = directory.path().join("store");
+        let mut said = Vec::new();
         for milestone in kills {
-            let (mut child, mut lines) = spawn(&store, Some(milestone));
-            let reached = lines.any(|line| line == *milestone);
+            let (mut child, lines) = spawn(&store, Some(milestone), &said);
+            let mut reached = false;
+            for line in lines {
+                reached = line == *milestone;
+                said.push(line);
+                if reached {
+                    break;
+                }
+            }
             child.kill().unwrap();
             child.wait().unwrap();
             assert!(reached, "the child never got to {milestone:?} of {kills:?}");
             is_sound(&store);
         }
-        let (mut child, mut lines) = spawn(&store, None);
+        let (mut child, mut lines) = spawn(&store, None, &said);
         let result = lines.find(|line| line.starts_with("result"));
         assert_eq!(result.as_deref(), Some("result 42 approved by kim"), "after {kills:?}");
         assert!(child.wait().unwrap().success());

@@ -185,6 +185,7 @@ mod tests {
         );
     }
 
+    /// FAULTS 92.
     #[test]
     fn old_keys_stay_readable_and_unknown_ones_are_named() {
         let codecs = Codecs::through(Arc::new(Xor));

@@ -371,6 +371,7 @@ mod tests {
     }
 
     proptest! {
+        /// FAULTS 77, 78.
         #[test]
         fn any_bytes_give_a_record_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             prop_assert!(decode::<Sample>(b"key", &bytes).is_err());

@@ -1,7 +1,7 @@
 //! The harness: a runtime in a test, in virtual time.
 //!
 //! `life.rs` is the process that it runs and lets die, `disk.rs` what outlives the process, `handle.rs` what a test
-//! holds of an instance, `mock.rs` and `calls.rs` what stands in for steps and what was called, `expect.rs` the
+//! holds of an instance, `operate.rs` what it does to one, `mock.rs` and `calls.rs` what stands in for steps and what was called, `expect.rs` the
 //! assertions, `expected.rs` the mocks that a test counts on, `everywhere.rs` and `double.rs` the runs that try to break a workflow, `recorded.rs` histories from
 //! production.
 
@@ -15,6 +15,7 @@ mod expected;
 mod handle;
 mod life;
 mod mock;
+mod operate;
 mod recorded;
 mod seeded;
 mod text;
@@ -30,6 +31,7 @@ use crate::clock::Millis;
 use crate::duration::IntoDuration;
 use crate::engine::{IntoWorkflow, Message, Witness, Workflow};
 use crate::handle::{Sent, Start};
+use crate::limits::TEST_COMMITS_MAX;
 use crate::runtime::{Builder, Runtime};
 use crate::storage::Store;
 
@@ -102,6 +104,7 @@ struct Inner {
     disk: RefCell<Disk>,
     life: RefCell<Option<Rc<Life>>>,
     now_ms: Cell<Millis>,
+    commits_max: Cell<u64>,
     started: Cell<u64>,
     sent: Cell<u64>,
 }
@@ -141,6 +144,7 @@ impl Harness {
             disk: RefCell::new(Disk::new(death)),
             life: RefCell::new(None),
             now_ms: Cell::new(beginning_ms),
+            commits_max: Cell::new(TEST_COMMITS_MAX),
             started: Cell::new(0),
             sent: Cell::new(0),
         };
@@ -155,7 +159,13 @@ impl Harness {
             beginning_ms,
             ..
         } = &*self.inner;
-        Self::over(builder.clone(), *seed, *beginning_ms, mode, self.mocks())
+        self.bounded(Self::over(builder.clone(), *seed, *beginning_ms, mode, self.mocks()))
+    }
+
+    /// Another harness with the bounds of this one.
+    fn bounded(&self, other: Self) -> Self {
+        other.inner.commits_max.set(self.inner.commits_max.get());
+        other
     }
 
     /// The mocks as they were set, for another harness.
@@ -171,7 +181,13 @@ impl Harness {
         let Inner {
             builder, beginning_ms, ..
         } = &*self.inner;
-        Self::over(builder.clone(), seed, *beginning_ms, Mode::Plain, self.mocks())
+        self.bounded(Self::over(
+            builder.clone(),
+            seed,
+            *beginning_ms,
+            Mode::Plain,
+            self.mocks(),
+        ))
     }
 
     /// Begins at another time. Say it before anything is started.
@@ -179,7 +195,21 @@ impl Harness {
     pub fn beginning(self, time: SystemTime) -> Self {
         self.expect_unused("the beginning");
         let Inner { builder, seed, .. } = &*self.inner;
-        Self::over(builder.clone(), *seed, millis(time), Mode::Plain, self.mocks())
+        self.bounded(Self::over(
+            builder.clone(),
+            *seed,
+            millis(time),
+            Mode::Plain,
+            self.mocks(),
+        ))
+    }
+
+    /// Lets one call of the test go on for so many commits before it is said that something never rests, instead of
+    /// [`TEST_COMMITS_MAX`](crate::limits::TEST_COMMITS_MAX): for a script that does very much by itself.
+    #[must_use]
+    pub fn commits_max(self, commits: u64) -> Self {
+        self.inner.commits_max.set(commits);
+        self
     }
 
     #[track_caller]
@@ -300,14 +330,14 @@ impl Harness {
     /// decision.
     #[track_caller]
     pub fn resolve<T: serde::Serialize>(&self, token: &str, value: &T) -> bool {
-        let resolved = self.call(async |runtime| runtime.resolve(token, value).await);
+        let resolved = self.first_sent(async |runtime| runtime.resolve(token, value).await);
         or_panic(resolved, |error| format!("the promise could not be kept: {error}")) == Sent::Accepted
     }
 
     /// Breaks a promise: the instance that waits for it goes on with an error. Tells whether it was the first decision.
     #[track_caller]
     pub fn reject(&self, token: &str, reason: &str) -> bool {
-        let rejected = self.call(async |runtime| runtime.reject(token, reason).await);
+        let rejected = self.first_sent(async |runtime| runtime.reject(token, reason).await);
         or_panic(rejected, |error| format!("the promise could not be broken: {error}")) == Sent::Accepted
     }
 

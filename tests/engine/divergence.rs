@@ -1,5 +1,5 @@
 //! Code that does not fit a history is found before it has any effect: the report says where, nothing is written, and
-//! the instance goes on when the code fits again.
+//! the instance goes on when the code fits again. FAULTS 44 to 46.
 
 use std::time::Duration;
 

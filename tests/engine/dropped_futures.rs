@@ -33,6 +33,7 @@ workflow!(TwoSteps, |ctx| {
     ok(first)
 });
 
+/// FAULTS 38.
 #[test]
 fn a_dropped_step_is_cancelled_and_its_late_result_changes_nothing() {
     for seed in 0..6 {
@@ -111,6 +112,7 @@ workflow!(SleepOrStep, |ctx| {
     ok("done".to_owned())
 });
 
+/// FAULTS 29.
 #[test]
 fn a_dropped_sleep_loses_its_alarm() {
     in_every_mode::<SleepOrStep, _>(1, |harness| {

@@ -310,7 +310,7 @@ fn continued(last: u32) -> (Outcome, usize, Vec<String>) {
     })
 }
 
-/// BEHAVIOUR 39: the same id, unread messages carry over, history does not, and what a run did that went on is settled.
+/// BEHAVIOUR 39, FAULTS 19: the same id, unread messages carry over, history does not, and what a run did that went on is settled.
 #[test]
 fn the_next_run_goes_on() {
     let ((end, status, runs, undone), unread, paths) = continued(3);

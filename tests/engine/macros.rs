@@ -209,6 +209,7 @@ async fn hanging(ctx: Ctx<Hanging>) -> Result<u32> {
     ok(ctx.run(hang_once, ()).await?)
 }
 
+/// FAULTS 37.
 #[test]
 fn the_timeout_of_an_attribute_is_final_unless_it_says_otherwise() {
     let mut harness = Harness::<Hanging>::new(Plan::Live, 1);

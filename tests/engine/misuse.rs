@@ -42,6 +42,7 @@ workflow!(InStep, |ctx| {
     ok(ctx.step("outer", outer).await?)
 });
 
+/// FAULTS 42.
 #[test]
 fn a_context_used_in_a_step() {
     assert_misuse::<InStep>("not in a step", 1);
@@ -147,6 +148,7 @@ fn nest(ctx: Ctx<Deep>, depth: u32) -> BoxFuture<'static, Result<String>> {
 
 workflow!(Deep, |ctx| nest(ctx, 40).await);
 
+/// FAULTS 68.
 #[test]
 fn nesting_deeper_than_the_limit() {
     let (failure, _) = failure::<Deep>();

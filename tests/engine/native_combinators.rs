@@ -1,4 +1,4 @@
-//! Programs of native combinators replay to the same outcome.
+//! FAULTS 47: programs of native combinators replay to the same outcome.
 //!
 //! Random trees of `join!`, `try_join!`, `select!`, `FuturesUnordered` and the verbs of the context, over steps that
 //! succeed, fail and are tried again, sleeps, and waits for messages that come at random times. A program that waits

@@ -1,4 +1,4 @@
-//! FAULTS 51: histories that were recorded earlier replay to what they came to then, for ever.
+//! FAULTS 50 and 51: histories that were recorded earlier replay to what they came to then, for ever.
 //!
 //! `tests/fixtures/v1` holds exports of instances of the workflows below. From the first release on they are never written again: a change of the
 //! engine that they do not survive needs a rule for what is recorded, and not a new fixture. A workflow that is added

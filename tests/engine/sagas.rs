@@ -218,7 +218,7 @@ workflow!(Cancelled, |ctx| {
     ok(())
 });
 
-/// BEHAVIOUR 31, 45: a cancellation undoes too, and does not reach what undoes.
+/// BEHAVIOUR 31, 45, FAULTS 57: a cancellation undoes too, and does not reach what undoes.
 #[test]
 fn a_cancelled_workflow_is_undone() {
     let outcome = in_every_mode::<Cancelled, _>(1, |harness| {

@@ -76,6 +76,7 @@ fn a_message_that_nobody_looked_at_is_read_by_the_next_who_waits() {
     assert_eq!(end, End::Completed(7));
 }
 
+/// FAULTS 19.
 #[test]
 fn messages_that_nobody_looked_at_keep_their_order() {
     fn stops<W: Workflow<Input = (), Output = Vec<u32>> + Accepts<Stop>>(many: u32) -> End<Vec<u32>> {

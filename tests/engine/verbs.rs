@@ -59,6 +59,7 @@ workflow!(Flaky, (), u32, |ctx, _input| {
     ok(attempt)
 });
 
+/// FAULTS 40.
 #[test]
 fn a_failing_step_is_tried_three_times() {
     assert_eq!(run::<Flaky>(&()), End::Completed(3));
@@ -91,6 +92,7 @@ workflow!(Critical, (), u32, |ctx, _input| {
     ok(failed.unwrap_err().attempts)
 });
 
+/// FAULTS 41.
 #[test]
 fn a_critical_error_is_not_tried_again() {
     let mut harness = Harness::<Critical>::new(Plan::Live, 1);
@@ -222,6 +224,7 @@ workflow!(Racing, (), String, |ctx, _input| {
     ok(format!("{} {}", winner.name, winner.value))
 });
 
+/// FAULTS 29, 60.
 #[test]
 fn the_first_wins_and_the_loser_loses_its_alarm() {
     let end = in_every_mode::<Racing, _>(1, |harness| {

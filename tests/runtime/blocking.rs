@@ -233,7 +233,7 @@ async fn clings(ctx: Ctx<Clings>) -> Result<u32> {
     ok(ctx.step_blocking("cling", work).timeout("5s").retries(0).await?)
 }
 
-/// Found by reading: an attempt that timed out gave its place back while its thread went on, so there were as many
+/// FAULTS 38. Found by reading: an attempt that timed out gave its place back while its thread went on, so there were as many
 /// threads as attempts had ever timed out.
 #[test]
 fn a_thread_that_goes_on_keeps_its_place() {

@@ -1,5 +1,6 @@
 //! What begins later: after a while, or when nobody has wanted something else for so long.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use everstep::storage::record::Status;
@@ -240,5 +241,39 @@ fn a_start_that_came_due_meanwhile_begins_once() {
             .unwrap();
         assert!(again.existed());
         assert_eq!(runtime.list().count().await.unwrap(), 2);
+    });
+}
+
+/// A step that never comes to its end when it is made first.
+#[workflow]
+async fn stalls(ctx: Ctx<Stalls>) -> Result<u32> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let work = || async {
+        let before = MADE.fetch_add(1, Ordering::Relaxed);
+        if before == 0 {
+            std::future::pending::<()>().await;
+        }
+        ok(before)
+    };
+    ok(ctx.step("work", work).await?)
+}
+
+/// FAULTS 2: the process dies in the first step of an instance that began later than it was started. Found by the
+/// simulation: what has to run after a restart has a row that says so. What is to begin later has none, as its alarm wakes
+/// it, and it was given none when it began either: nobody ever made its step again.
+#[test]
+fn what_began_later_goes_on_after_a_restart() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let builder = || everyone().workflow(stalls);
+        let runtime = machine.open(builder(), Config::default()).await;
+        runtime.start(stalls, ()).id("a").after("10m").await.unwrap();
+        pass(MINUTE * 11).await;
+        drop(runtime);
+        let runtime: Runtime = machine.open(builder(), Config::default()).await;
+        pass(MINUTE).await;
+        let handle = runtime.handle(stalls, "a").unwrap();
+        assert_eq!(handle.status().await.unwrap().status, Status::Completed);
+        assert_eq!(handle.result().await.unwrap(), 1);
     });
 }

@@ -192,7 +192,7 @@ fn who_becomes_idle_when_room_is_wanted_makes_it() {
     });
 }
 
-/// FAULTS 53: activation races passivation. A message comes to an instance that is coming, looking, staying, leaving or
+/// FAULTS 53, 55: activation races passivation. A message comes to an instance that is coming, looking, staying, leaving or
 /// gone, at every moment that a fast or a slow disk makes. It is the only message: if its nudge is lost, nobody else
 /// wakes the instance. It is sent in a task, so that the sender may hear of it before the instance does.
 #[test]

@@ -1,7 +1,7 @@
 //! The simulation: random decisions, random faults, one seed, and a simple model that knows what must be there.
 //!
 //! `storage` simulates the storage room, `runtime` everything: runtime, actors, alarms, engine and store in one
-//! thread, on a simulated clock, over a disk that fails.
+//! thread, on a simulated clock, over a disk that fails. FAULTS 21, 55.
 //!
 //! `cargo xtask sim --seeds N` runs seeds 0 to N - 1 of both, `--seed S` runs one. Without either, a fixed number.
 #![cfg(feature = "testing")]

@@ -31,6 +31,14 @@ pub(crate) fn run(
             first..first + seeds.unwrap_or(count)
         }
     };
+    run_these(seeds, world, explain);
+}
+
+fn run_these(
+    seeds: std::ops::Range<u64>,
+    world: impl Fn(u64) -> Result<Vec<String>, String> + Sync,
+    explain: impl FnOnce(u64, String) -> String,
+) {
     println!("seeds {seeds:?}");
     let alone = seeds.end - seeds.start == 1;
     let events = AtomicU64::new(0);
@@ -133,4 +141,25 @@ fn quietly<T>(act: impl FnOnce() -> T) -> T {
 
 pub(crate) fn is_quiet() -> bool {
     QUIET.get()
+}
+
+/// A run that differs from the one before it is what double runs are for; nothing showed that they would say so.
+#[test]
+fn two_runs_that_differ_are_told_apart() {
+    let trace = |lines: &[&str]| -> Vec<String> { lines.iter().map(|line| (*line).to_owned()).collect() };
+    let first = trace(&["a", "b"]);
+    assert_eq!(differs(&first, &Ok(trace(&["a", "b"]))), None);
+    let said = |again| differs(&first, &again).unwrap();
+    assert!(said(Ok(trace(&["a", "c"]))).contains("at event 1"));
+    assert!(said(Ok(trace(&["a"]))).contains("at event 1"));
+    assert!(said(Ok(trace(&["a", "b", "c"]))).contains("at event 2"));
+    assert!(said(Err("no".into())).contains("the second time only: no"));
+    // Seed 0 is one of those that are run twice.
+    let runs = AtomicU64::new(0);
+    let world = |_| Ok(vec![runs.fetch_add(1, Ordering::Relaxed).to_string()]);
+    let failed = caught(|| run_these(0..2, world, |_, said| said)).unwrap_err();
+    assert!(
+        failed.contains("two different traces at event 0") && failed.contains("--seed 0"),
+        "{failed}"
+    );
 }

@@ -57,6 +57,23 @@ fn calls_are_counted() {
 }
 
 #[test]
+fn completed_calls_are_counted() {
+    let (harness, order) = waiting();
+    harness.assert_completed("reserve", 1);
+    harness.assert_completed("charge", 0);
+    harness.mock("charge", Mock::fails("closed").then_returns("paid").taking("1d"));
+    order.send(Approval { by: "kim".into() });
+    harness.assert_called("charge", 1);
+    harness.assert_completed("charge", 0);
+    harness.advance("12h");
+    harness.assert_called("charge", 2);
+    let says = report(|| harness.assert_completed("charge", 1));
+    assert_says(&says, &["`charge` was completed 0 times, expected 1", "`order-1` is"]);
+    order.output();
+    harness.assert_completed("charge", 1);
+}
+
+#[test]
 fn inputs_are_compared() {
     let (harness, _) = done();
     harness.assert_called_with("charge", &20_u32);

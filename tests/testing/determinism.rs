@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use everstep::testing::Harness;
+use everstep::testing::{Harness, Mock};
 use everstep::{Ctx, Message, Result, Runtime, activity, ok, workflow};
 use serde::{Deserialize, Serialize};
 
@@ -155,6 +155,26 @@ fn a_clock_that_goes_on_is_found() {
         &says,
         &["at `late`", "first, it asked for nothing", "again, it asked for a step"],
     );
+}
+
+#[workflow]
+async fn long(ctx: Ctx<Long>) -> Result<()> {
+    ok(ctx.step("work", || async { ok(()) }).await?)
+}
+
+/// Run again beside, code that was never dropped from memory does the same; what differs when it is dropped is found by
+/// dropping it.
+#[test]
+fn being_dropped_from_memory_is_tried_as_well() {
+    let harness = Harness::new(Runtime::builder().workflow(long));
+    harness.mock("work", Mock::returns(()).taking("10s"));
+    let says = report(|| {
+        harness.double_run(|harness| {
+            harness.start(long, ()).output();
+            harness.calls("work").len()
+        })
+    });
+    assert_says(&says, &["being dropped from memory made a difference", "expected: 1"]);
 }
 
 #[test]

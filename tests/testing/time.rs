@@ -127,6 +127,41 @@ fn what_never_rests_is_told() {
     assert_says(&says, &["something still happens after", "use `advance`", "`blinks-1`"]);
 }
 
+/// A loop that sleeps for ever does not hang the test, and what is said of it is that it never rests: it was said not to
+/// come to its end by itself, which was not known.
+#[test]
+fn too_many_commits_are_told_as_such() {
+    let harness = all().commits_max(50);
+    let instance = harness.start(blinks, ());
+    let says = report(|| instance.run_until_complete());
+    assert_says(
+        &says,
+        &[
+            "something still happens after 50 commits",
+            "`Harness::commits_max`",
+            "`blinks-1`",
+        ],
+    );
+    // Whatever is made of the harness has the same bounds.
+    let says = report(|| {
+        all()
+            .commits_max(50)
+            .seed(2)
+            .crash_everywhere(|harness| harness.start(blinks, ()).run_until_complete())
+    });
+    assert_says(&says, &["something still happens after 50 commits"]);
+}
+
+/// What a step waits for that is real does not come in virtual time. The report says so.
+#[test]
+fn a_step_that_waits_for_something_real_is_told_apart() {
+    let harness = all();
+    harness.mock("slow", Mock::hangs());
+    let works = harness.start(works, ());
+    let says = report(|| works.assert_status(Status::Completed));
+    assert_says(&says, &["1 attempts are under way", "Mock it."]);
+}
+
 #[test]
 fn an_attempt_that_never_ends_is_told() {
     let harness = all();

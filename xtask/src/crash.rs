@@ -27,7 +27,9 @@ pub(crate) fn few() -> Result {
             &["--workflows"],
             &["--workflows", "--power-loss"],
         ] {
-            let words = [&["--engine", engine, "--cycles", "8"], kind].concat();
+            // As many as it takes to have every named spot once.
+            let cycles = if kind.contains(&"--workflows") { "12" } else { "8" };
+            let words = [&["--engine", engine, "--cycles", cycles], kind].concat();
             crash(&words.into_iter().map(String::from).collect::<Vec<_>>())?;
         }
     }

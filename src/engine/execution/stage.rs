@@ -195,7 +195,9 @@ impl Execution {
             commit.set_index(&self.namespace, &self.origin, &self.state);
         }
         // A message may have made it runnable while it rested, and it can take it, or end, without having run in between.
-        if runs(before.status) != runs(status) || status.is_terminal() || (!self.taken.is_empty() && !runs(status)) {
+        // One that was to begin later has no row either: its alarm was what would wake it.
+        let ran = runs(before.status) && !(before.status == Status::Pending && before.alarm_at_ms.is_some());
+        if ran != runs(status) || status.is_terminal() || (!self.taken.is_empty() && !runs(status)) {
             let runnable = runs(status).then(|| Runnable::new(self.origin.workflow.as_str(), 0));
             commit.set_runnable(&self.namespace, runnable.as_ref());
         }

@@ -95,7 +95,8 @@ impl std::fmt::Debug for Call {
     }
 }
 
-fn goes_by(name: &str, path: &str, activity: Option<&str>) -> bool {
+/// Whether what was done at a path goes by this name.
+pub(super) fn goes_by(name: &str, path: &str, activity: Option<&str>) -> bool {
     let at_the_end = || path.strip_suffix(name).is_some_and(|before| before.ends_with('/'));
     activity == Some(name) || path == name || at_the_end()
 }
@@ -163,6 +164,14 @@ impl Calls {
     pub(super) fn named(&self, name: &str) -> Vec<Call> {
         let state = self.state();
         state.calls.iter().filter(|call| call.is(name)).cloned().collect()
+    }
+
+    /// The activity that an instance called at a path, if it was one.
+    pub(super) fn activity_at(&self, instance: &str, path: &str) -> Option<String> {
+        let state = self.state();
+        let mut calls = state.calls.iter();
+        let call = calls.find(|call| call.instance == instance && call.path == path)?;
+        call.activity.clone()
     }
 
     pub(super) fn all(&self) -> Vec<Call> {

@@ -16,7 +16,11 @@ impl Harness {
     /// and right after it became durable. What the script returns, and what is recorded in the end, must be the same.
     ///
     /// The script gets a harness at its beginning, with the mocks of this one. Calls that the process dies of are made
-    /// again with the next one, under the same ids, as a careful caller does.
+    /// again with the next one, under the same ids, as a careful caller does, and give the answer that the first one
+    /// would have given.
+    ///
+    /// A script with twice as many commits is played twice as often and takes twice as long each time: four times the work.
+    /// Keep scripts short, and write several of them rather than a long one.
     ///
     /// ```
     /// # use everstep::testing::{Harness, Mock};

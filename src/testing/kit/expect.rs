@@ -3,8 +3,9 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::calls::goes_by;
 use super::text::or_panic;
-use super::{Call, Handle, Harness, text};
+use super::{Call, Handle, Harness, instances, text};
 use crate::engine::Workflow;
 use crate::storage::payload::{Codecs, Payload};
 use crate::storage::record::{Decided, EntryKind, Status};
@@ -49,6 +50,61 @@ impl Harness {
     #[track_caller]
     pub fn assert_not_called(&self, name: &str) {
         self.assert_called(name, 0);
+    }
+
+    /// Expects that so many calls are complete: activities, or steps by their name or path, whose results are in the
+    /// histories of all instances as they are now. However often an attempt was made again, it is one; so this holds in
+    /// [`crash_everywhere`](Harness::crash_everywhere), where [`assert_called`](Harness::assert_called) does not. What a
+    /// loop has trimmed from its history, and what an earlier run has left behind, is not counted.
+    ///
+    /// ```
+    /// # use everstep::testing::{Harness, Mock};
+    /// # use everstep::{Ctx, Result, Runtime, activity, ok, workflow};
+    /// #[activity]
+    /// async fn charge(amount: u32) -> Result<u32> {
+    ///     ok(amount)
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn payment(ctx: Ctx<Payment>, amount: u32) -> Result<u32> {
+    ///     ok(ctx.run(charge, amount).await?)
+    /// }
+    ///
+    /// let harness = Harness::new(Runtime::builder().workflow(payment));
+    /// harness.crash_everywhere(|harness| {
+    ///     harness.start(payment, 20).output();
+    ///     harness.assert_completed("charge", 1);
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn assert_completed(&self, name: &str, times: usize) {
+        let found = self.completed(name);
+        assert!(
+            found == times,
+            "`{name}` was completed {found} times, expected {times}\n{}",
+            self.report()
+        );
+    }
+
+    fn completed(&self, name: &str) -> usize {
+        self.living(|life| {
+            life.run(async {
+                let mut completed = 0;
+                for id in instances(life.runtime().store()) {
+                    let any = life.runtime().instance(&id).expect("the id of an instance is one");
+                    for entry in any.history().await.expect("an instance can be read").entries {
+                        let done = matches!(
+                            entry.kind,
+                            EntryKind::Step(Some(Decided::Completed(_)))
+                                | EntryKind::Rollback(Some(Decided::Completed(_)))
+                        );
+                        let activity = self.inner.calls.activity_at(&id, &entry.path);
+                        completed += usize::from(done && goes_by(name, &entry.path, activity.as_deref()));
+                    }
+                }
+                completed
+            })
+        })
     }
 
     /// Expects a call of an activity with this input.

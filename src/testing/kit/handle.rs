@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::copies::Copies;
 use super::double::{self, Wait};
+use super::operate::Kind;
 use super::text::or_panic;
 use super::{Harness, instances, text};
 use crate::engine::{Accepts, Message, Question, Workflow};
@@ -43,13 +44,17 @@ impl<W: Workflow> Handle<W> {
     }
 
     #[track_caller]
-    fn any(&self, runtime: &Runtime) -> AnyHandle {
+    pub(super) fn any(&self, runtime: &Runtime) -> AnyHandle {
         let instance = or_panic(InstanceId::new(&*self.id), |error| format!("{error}"));
         AnyHandle::new(runtime.shared(), instance)
     }
 
+    pub(super) fn harness(&self) -> &Harness {
+        &self.harness
+    }
+
     #[track_caller]
-    fn expect<T>(&self, what: &str, done: Result<T, Error>) -> T {
+    pub(super) fn expect<T>(&self, what: &str, done: Result<T, Error>) -> T {
         or_panic(done, |error| {
             format!("{what} `{}`: {error}\n{}", self.id, self.harness.report())
         })
@@ -72,7 +77,7 @@ impl<W: Workflow> Handle<W> {
     {
         let (message, id) = (Copies::of(message), self.harness.message_id());
         self.harness
-            .call(async |runtime| self.of(runtime).send(message.copy()).id(&id).await)
+            .first_sent(async |runtime| self.of(runtime).send(message.copy()).id(&id).await)
     }
 
     /// Asks it a question and waits for the answer, moving the time if that takes any.
@@ -190,39 +195,35 @@ impl<W: Workflow> Handle<W> {
     /// Asks it to end.
     #[track_caller]
     pub fn cancel(&self, reason: &str) -> Operated {
-        let done = self
-            .harness
-            .call(async |runtime| self.any(runtime).cancel(reason).await);
+        let done = self.operated(Kind::Asks, async |any| any.cancel(reason).await);
         self.expect("cancelling", done)
     }
 
     /// Ends it at once, without cleaning up.
     #[track_caller]
     pub fn terminate(&self, reason: &str) -> Operated {
-        let done = self
-            .harness
-            .call(async |runtime| self.any(runtime).terminate(reason).await);
+        let done = self.operated(Kind::Sets, async |any| any.terminate(reason).await);
         self.expect("terminating", done)
     }
 
     /// Holds it.
     #[track_caller]
     pub fn pause(&self) -> Operated {
-        let done = self.harness.call(async |runtime| self.any(runtime).pause().await);
+        let done = self.operated(Kind::Sets, async |any| any.pause().await);
         self.expect("pausing", done)
     }
 
     /// Lets it go on.
     #[track_caller]
     pub fn resume(&self) -> Operated {
-        let done = self.harness.call(async |runtime| self.any(runtime).resume().await);
+        let done = self.operated(Kind::Sets, async |any| any.resume().await);
         self.expect("resuming", done)
     }
 
     /// Gives the step that failed new attempts.
     #[track_caller]
     pub fn retry(&self) -> Operated {
-        let done = self.harness.call(async |runtime| self.any(runtime).retry().await);
+        let done = self.operated(Kind::Renews, async |any| any.retry().await);
         self.expect("retrying", done)
     }
 
@@ -244,7 +245,8 @@ impl<W: Workflow> Handle<W> {
 
     /// Where it stands, for a report.
     pub(super) fn report(&self) -> String {
-        text::description(self.codecs(), &self.describe(), &self.history(), &self.waits())
+        let hint = self.harness.hint();
+        text::description(self.codecs(), &self.describe(), &self.history(), &self.waits()) + &hint
     }
 
     /// How its values are read.
@@ -264,7 +266,8 @@ impl<W: Workflow> Handle<W> {
 impl Harness {
     /// Where everyone stands, for a report.
     pub(super) fn report(&self) -> String {
-        self.living(|life| {
+        let hint = self.hint();
+        let report = self.living(|life| {
             life.run(async {
                 let mut report = String::new();
                 for id in instances(life.runtime().store()) {
@@ -281,7 +284,8 @@ impl Harness {
                 }
                 report
             })
-        })
+        });
+        report + &hint
     }
 }
 

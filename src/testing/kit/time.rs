@@ -6,7 +6,7 @@ use super::Harness;
 use super::text::or_panic;
 use crate::clock::Millis;
 use crate::duration::IntoDuration;
-use crate::limits::{TEST_COMMITS_MAX, TEST_PATIENCE};
+use crate::limits::TEST_PATIENCE;
 use crate::runtime::Runtime;
 use crate::storage::Store;
 
@@ -59,13 +59,12 @@ impl Harness {
     /// If that never comes: a loop that sleeps for ever, a schedule, a step that never ends.
     #[track_caller]
     pub fn run_until_idle(&self) {
-        let most = self.inner.disk.borrow().commits() + TEST_COMMITS_MAX;
+        let most = self.most_commits();
         self.settle();
         loop {
             let disk = self.inner.disk.borrow().clone();
             if disk.commits() > most {
-                let report = self.report();
-                panic!("something still happens after {TEST_COMMITS_MAX} commits; use `advance`\n{report}");
+                self.never_rests();
             }
             let (attempts, alarm) = self.living(|life| {
                 life.run(async {
@@ -109,12 +108,43 @@ impl Harness {
         alarms.min()
     }
 
+    /// How many commits there are when there were too many.
+    fn most_commits(&self) -> u64 {
+        let commits = self.inner.disk.borrow().commits();
+        commits.saturating_add(self.inner.commits_max.get())
+    }
+
+    #[track_caller]
+    fn never_rests(&self) -> ! {
+        let (most, report) = (self.inner.commits_max.get(), self.report());
+        panic!(
+            "something still happens after {most} commits; use `advance`, or `Harness::commits_max` if that much is to \
+             happen\n{report}"
+        );
+    }
+
+    /// Attempts that are under way, for a report: what they may wait for is nothing that a moved clock brings.
+    pub(super) fn hint(&self) -> String {
+        match self.living(|life| life.run(async { life.runtime().stats().attempts })) {
+            0 => String::new(),
+            attempts => format!(
+                "{attempts} attempts are under way. The time of a test does not wait for what is real: a step that reads \
+                 a file, talks to a network or hears from another thread gets nothing, or gets it too late. Mock it.\n"
+            ),
+        }
+    }
+
     /// Waits for something to come true, moving the time; none if it never does.
+    ///
+    /// # Panics
+    ///
+    /// If too much happens meanwhile.
     #[expect(clippy::needless_pass_by_value, reason = "closures are given as they are written")]
+    #[track_caller]
     pub(super) fn wait<T>(&self, work: impl AsyncFn(&Runtime) -> T) -> Option<T> {
         self.settle();
         let disk = self.inner.disk.borrow().clone();
-        let most = disk.commits() + TEST_COMMITS_MAX;
+        let most = self.most_commits();
         let patience = self
             .inner
             .now_ms
@@ -124,14 +154,14 @@ impl Harness {
             life.run(async {
                 tokio::select! {
                     biased;
-                    done = work(life.runtime()) => Some(done),
-                    () = disk.committed_to(most) => None,
-                    () = life.clock().pass_until(patience) => None,
+                    done = work(life.runtime()) => Ok(Some(done)),
+                    () = disk.committed_to(most) => Err(()),
+                    () = life.clock().pass_until(patience) => Ok(None),
                 }
             })
         });
         self.settle();
-        done
+        done.unwrap_or_else(|()| self.never_rests())
     }
 }
 

@@ -5,9 +5,11 @@ mod operator;
 
 use std::time::Duration;
 
+use everstep::clock::Clock;
+use everstep::storage::record::Priority;
 use everstep::{Error, Runtime};
 
-pub(crate) use call::{ask, decide, handle, look, publish, result, send};
+pub(crate) use call::{ask, decide, follow, handle, look, publish, result, send};
 
 use super::interpreter::{News, Riddle};
 use super::ledger;
@@ -24,8 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Something that a caller does.
 #[derive(Debug, Clone)]
 pub(crate) enum Act {
-    /// Starts an instance, which may have so long.
-    Start(usize, Program, Option<u64>),
+    Start(usize, Program, Terms),
     Send(usize),
     /// The message before once more: somebody who did not hear the answer.
     SendAgain(usize),
@@ -49,26 +50,54 @@ pub(crate) enum Act {
     Reset(usize, u64),
     Retry(usize),
     Delete(usize),
+    Release(usize),
     Jump(i64),
     Wait(u64),
+}
+
+/// How an instance is started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// It may have so long.
+    deadline_ms: Option<u64>,
+    /// It begins after so long.
+    after_ms: Option<u64>,
+    priority: Priority,
+}
+
+impl Terms {
+    fn draw(chance: &mut Chance) -> Self {
+        Self {
+            deadline_ms: match chance.below(24) {
+                0 => Some(1 + chance.below(5_000)),
+                1 => Some(1 + chance.below(100_000_000)),
+                _ => None,
+            },
+            after_ms: match chance.below(12) {
+                0 => Some(chance.below(5_000)),
+                1 => Some(chance.below(100_000_000)),
+                _ => None,
+            },
+            priority: [Priority::Low, Priority::Normal, Priority::Normal, Priority::High][chance.below(4) as usize],
+        }
+    }
 }
 
 /// What a caller does.
 pub(crate) fn draw(number: u64, instances: usize, chance: &mut Chance) -> Vec<Act> {
     let mut acts = Vec::new();
-    let deadline = |chance: &mut Chance| match chance.below(24) {
-        0 => Some(1 + chance.below(5_000)),
-        1 => Some(1 + chance.below(100_000_000)),
-        _ => None,
-    };
     for instance in 0..instances {
         let program = program::draw(chance, number as u32);
-        acts.push(Act::Start(instance, program, deadline(chance)));
+        acts.push(Act::Start(instance, program, Terms::draw(chance)));
     }
     for _ in 0..6 + chance.below(24) {
         let instance = chance.below(instances as u64) as usize;
         acts.push(match chance.below(40) {
-            0 | 1 => Act::Start(instance, program::draw(chance, 100 + number as u32), deadline(chance)),
+            0 | 1 => Act::Start(
+                instance,
+                program::draw(chance, 100 + number as u32),
+                Terms::draw(chance),
+            ),
             2..6 => Act::Send(instance),
             6 => Act::SendAgain(instance),
             7 | 8 => Act::Look(instance),
@@ -96,6 +125,7 @@ pub(crate) fn draw(number: u64, instances: usize, chance: &mut Chance) -> Vec<Ac
             29 => Act::Retry(instance),
             // One caller cleans up, so that it is known who deleted what.
             30 if number == 1 => Act::Delete(instance),
+            31 => Act::Release(instance),
             _ => Act::Wait(match chance.below(3) {
                 0 => chance.below(20),
                 1 => chance.below(5_000),
@@ -159,7 +189,7 @@ impl Client {
 
     async fn act(&mut self, act: &Act, runtime: &Runtime, clock: &Wall) -> Result<(), Error> {
         match act {
-            Act::Start(instance, program, deadline) => call::start(runtime, &name(*instance), program, *deadline).await,
+            Act::Start(instance, program, terms) => call::start(runtime, &name(*instance), program, *terms).await,
             Act::Send(instance) => {
                 let number = self.sent[*instance] + 1;
                 if self.send(runtime, *instance, number).await? {
@@ -199,6 +229,8 @@ impl Client {
             Act::Jump(millis) => {
                 ledger::with(|ledger| ledger.note(format!("clock jumps {millis}")));
                 clock.jump(*millis);
+                // What is tried from here on is tried at this time.
+                clock.now_ms();
                 Ok(())
             }
             Act::Wait(millis) => {
@@ -226,6 +258,7 @@ impl Client {
             | Act::Resume(instance)
             | Act::Reset(instance, _)
             | Act::Retry(instance)
+            | Act::Release(instance)
             | Act::Delete(instance) => {
                 let id = name(*instance);
                 if !ledger::with(|ledger| ledger.instance(&id).started) {

@@ -3,6 +3,7 @@
 //! What takes its place from its number in its scope (a wait, a child, something sent) has a scope of its own here:
 //! `select!` begins its branches in no particular order.
 
+mod asides;
 mod outside;
 
 use std::future::poll_fn;
@@ -10,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use everstep::storage::record::{Failure, FailureKind};
-use everstep::{Accepts, Attempt, Backoff, Ctx, Loop, Message, Result, Workflow, WorkflowError, branch, ok};
+use everstep::{Accepts, Activity, Attempt, Backoff, Ctx, Loop, Message, Result, Workflow, WorkflowError, branch, ok};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::client;
 use super::ledger::{self, Place};
-use super::program::{Labour, Node, Program};
+use super::program::{Doom, Labour, Node, Program};
 
 /// A message. It says whom it is for, so that one that strayed is noticed.
 #[derive(Debug, Clone, Message, Serialize, Deserialize)]
@@ -75,10 +76,12 @@ impl Workflow for Interpreter {
             // The next run is nobody's child: the place that bore it bore one.
             return ctx.continue_as_new(Program { again, ..program });
         }
-        if outcome.is_ok() && program.doomed {
+        if outcome.is_ok() && program.doom != Doom::No {
             outcome = Err(WorkflowError::msg("doomed"));
         }
+        let panics = outcome.is_err() && program.doom == Doom::Panics;
         ledger::with(|ledger| ledger.ends(&id, number, &outcome));
+        assert!(!panics, "planned");
         outcome
     }
 }
@@ -135,6 +138,7 @@ fn run(at: At, name: String, node: Node) -> Trace {
                 ledger::with(|ledger| ledger.wakes(&place));
                 ok(at.saw(name))
             }
+            Node::SleepUntil(_) | Node::Uuid | Node::Emit | Node::IsCancelled => asides::run(at, name, &node).await,
             Node::Receive | Node::ReceiveWithin(_) | Node::ReceiveMany(_) => wait(at, name, node).await,
             Node::Sequence(nodes) => {
                 let mut seen = Vec::new();
@@ -178,12 +182,13 @@ fn run(at: At, name: String, node: Node) -> Trace {
                 ok(at.saw(name))
             }
             Node::Version => gate(at, name).await,
-            Node::Compensate(fails) => {
+            Node::Compensate(fails, panics) => {
                 let place = at.place(&name);
                 // The same in a run that goes on from this one, where it is not registered again.
                 let value = place.path.splitn(3, '/').last().unwrap_or_default().to_owned();
                 ledger::with(|ledger| ledger.registers(&place, &value));
-                let undoing = move |value: String, attempt: Attempt| undo(place.clone(), fails, value, attempt);
+                let undoing =
+                    move |value: String, attempt: Attempt| undo(place.clone(), (fails, panics), value, attempt);
                 at.ctx.compensate(&name, value, undoing);
                 ok(at.saw(name))
             }
@@ -199,16 +204,25 @@ async fn step(at: At, name: String, labour: Labour) -> Result<Vec<String>> {
     ledger::with(|ledger| ledger.asks(&place));
     let doing = place.clone();
     let work = move |attempt: Attempt| labourer(doing.clone(), labour, attempt);
-    let mut step = at.ctx.step(&name, work).backoff(Backoff::Fixed);
+    let mut step = if labour.activity {
+        at.ctx.run(Errand, (place.clone(), labour)).named(&name)
+    } else {
+        at.ctx.step(&name, work)
+    };
+    step = step.retries(2).backoff(Backoff::Fixed);
     if let Some(fails) = labour.undo_fails {
         let place = place.clone();
-        step = step.rollback(move |value: String, attempt: Attempt| undo(place.clone(), fails, value, attempt));
+        let how = (fails, labour.undo_panics);
+        step = step.rollback(move |value: String, attempt: Attempt| undo(place.clone(), how, value, attempt));
     }
     if labour.ephemeral {
         step = step.ephemeral();
     }
     if let Some(timeout) = labour.timeout_ms {
         step = step.timeout(Duration::from_millis(timeout));
+    }
+    if let Some(silence) = labour.silence_ms {
+        step = step.heartbeat(Duration::from_millis(silence));
     }
     let outcome = step.await;
     let said = outcome.as_ref().map_err(ToString::to_string);
@@ -223,6 +237,19 @@ async fn step(at: At, name: String, labour: Labour) -> Result<Vec<String>> {
     ok(at.saw(format!("{name}={}", outcome?)))
 }
 
+/// The same as an activity.
+struct Errand;
+
+impl Activity for Errand {
+    const NAME: &'static str = "errand";
+    type Input = (Place, Labour);
+    type Output = String;
+
+    async fn run(attempt: Attempt, (place, labour): (Place, Labour)) -> Result<String> {
+        labourer(place, labour, attempt).await
+    }
+}
+
 async fn labourer(place: Place, labour: Labour, attempt: Attempt) -> Result<String> {
     let number = attempt.number();
     let (value, yields) = ledger::with(|ledger| {
@@ -232,15 +259,27 @@ async fn labourer(place: Place, labour: Labour, attempt: Attempt) -> Result<Stri
     for _ in 0..yields {
         tokio::task::yield_now().await;
     }
-    tokio::time::sleep(Duration::from_millis(labour.takes_ms)).await;
+    let half = Duration::from_millis(labour.takes_ms / 2);
+    if labour.silence_ms.is_some() {
+        if let Some(progress) = attempt.progress::<String>()? {
+            ledger::with(|ledger| ledger.goes_on(&place, &progress));
+        }
+        asides::lives(&place, &value, &attempt)?;
+    }
+    tokio::time::sleep(half).await;
+    if labour.silence_ms.is_some() {
+        asides::lives(&place, &value, &attempt)?;
+    }
+    tokio::time::sleep(half).await;
     assert!(number > labour.fails || !labour.panics, "planned");
     everstep::ensure!(number > labour.fails, "attempt {number} fails");
     ok(value)
 }
 
-async fn undo(place: Place, fails: u32, value: String, attempt: Attempt) -> Result<()> {
+async fn undo(place: Place, (fails, panics): (u32, bool), value: String, attempt: Attempt) -> Result<()> {
     ledger::with(|ledger| ledger.undoes(&place, &value, attempt.number()));
     tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(attempt.number() > fails || !panics, "planned");
     everstep::ensure!(attempt.number() > fails, "undoing fails");
     ledger::with(|ledger| ledger.has_undone(&place));
     ok(())

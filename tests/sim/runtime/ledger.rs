@@ -5,7 +5,9 @@
 //! find it. A violation is noted and not raised: a panic in a workflow would only be one more fault.
 
 mod outside;
+mod promised;
 mod renewal;
+mod said;
 mod steps;
 mod waits;
 
@@ -13,18 +15,25 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use everstep::storage::record::Status;
+use serde::{Deserialize, Serialize};
 
 use super::interpreter::News;
 use super::program::Program;
 use crate::chance::Chance;
 
 pub(crate) use outside::UNANSWERED;
+use promised::{Limit, ToEnd};
 
 /// How many events before a violation are told.
 const TOLD_MAX: usize = 400;
 
+/// How often a disk is written to, and a clock looked at, before somebody is said to go round in circles: many times what
+/// the busiest seeds come to.
+const COMMITS_MAX: u64 = 5_000;
+const LOOKS_MAX: u64 = 500_000;
+
 /// A place in the program of an instance, all the way down.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) instance: String,
     pub(crate) path: String,
@@ -51,8 +60,21 @@ struct StepSeen {
     key: Option<String>,
     result: Option<Result<String, String>>,
     undo: UndoSeen,
+    /// What attempts have said of how far they are.
+    progress: BTreeSet<String>,
     /// How many steps the code had asked for with this one.
     asked: u64,
+    /// When the code asked for it first.
+    first: Moment,
+}
+
+/// When something happened first.
+#[derive(Debug, Default, Clone, Copy)]
+struct Moment {
+    /// Behind so many events.
+    events: usize,
+    /// The instance had run out of time.
+    late: bool,
 }
 
 /// The undoing of a step.
@@ -72,6 +94,7 @@ struct SleepSeen {
     /// The latest time that the clock has shown since.
     shown_ms: u64,
     woken: bool,
+    first: Moment,
 }
 
 /// An instance as its callers and its code have seen it.
@@ -108,6 +131,12 @@ pub(crate) struct InstanceSeen {
     pub(crate) deleted: bool,
     /// The earliest time at which it may run out of time.
     deadline_ms: Option<u64>,
+    limit: Limit,
+    /// The earliest time at which it may begin.
+    begins_ms: Option<u64>,
+    said: said::Said,
+    /// It was acknowledged that it is to end.
+    to_end: Option<ToEnd>,
     /// What its code has said for callers to ask for.
     set: BTreeSet<String>,
     /// Steps that its code has asked for.
@@ -127,6 +156,8 @@ pub(crate) struct MessageSeen {
     asked: u64,
     /// It was taken once, whatever became of that.
     pub(crate) was_taken: bool,
+    /// It was tried first behind so many events.
+    pub(crate) tried_at: usize,
 }
 
 #[derive(Debug)]
@@ -141,6 +172,10 @@ pub(crate) struct Ledger {
     now_ms: u64,
     executions: u64,
     commits: u64,
+    /// How often the clock was looked at.
+    looks: u64,
+    /// How many commits are too many.
+    pub(crate) commits_max: u64,
     steps: BTreeMap<Place, StepSeen>,
     sleeps: BTreeMap<Place, SleepSeen>,
     /// What was taken at a place, and how many steps the code had asked for then.
@@ -157,6 +192,8 @@ pub(crate) struct Ledger {
     answers: BTreeMap<String, outside::AnswerSeen>,
     events: BTreeMap<String, outside::EventSeen>,
     heard: BTreeMap<Place, Option<String>>,
+    /// Ids that the code has drawn.
+    uuids: BTreeMap<Place, String>,
     /// The latest time that the clock has ever shown.
     latest_ms: u64,
     /// The newest epoch that wrote to a shard.
@@ -192,6 +229,8 @@ pub(crate) fn open(chance: Chance) {
         now_ms: 0,
         executions: 0,
         commits: 0,
+        looks: 0,
+        commits_max: COMMITS_MAX,
         steps: BTreeMap::new(),
         sleeps: BTreeMap::new(),
         receives: BTreeMap::new(),
@@ -203,6 +242,7 @@ pub(crate) fn open(chance: Chance) {
         answers: BTreeMap::new(),
         events: BTreeMap::new(),
         heard: BTreeMap::new(),
+        uuids: BTreeMap::new(),
         latest_ms: 0,
         epochs: BTreeMap::new(),
         violations: Vec::new(),
@@ -243,8 +283,21 @@ impl Ledger {
         self.note(what);
     }
 
+    /// Whether somebody goes round in circles: everything that is drawn comes to its end long before.
+    pub(crate) fn goes_round(&mut self) -> bool {
+        let (commits, looks) = (self.commits, self.looks);
+        let round = commits > self.commits_max || looks > LOOKS_MAX;
+        if round && self.violations.is_empty() {
+            self.violation(format!(
+                "somebody goes round in circles: {commits} commits, {looks} looks at the clock"
+            ));
+        }
+        round
+    }
+
     /// The clock showed this.
     pub(crate) fn ticks(&mut self, now_ms: u64) {
+        self.looks += 1;
         self.now_ms = now_ms;
         self.latest_ms = self.latest_ms.max(now_ms);
         for sleep in self.sleeps.values_mut().filter(|sleep| !sleep.woken) {
@@ -268,6 +321,9 @@ impl Ledger {
         seen.told_to_end = false;
         seen.started = true;
         let before = *seen.variant.get_or_insert(variant);
+        self.has_begun(id);
+        self.says_anew(id, run);
+        let seen = self.instance(id);
         let created = seen.created.unwrap_or(variant);
         let run_before = std::mem::replace(&mut seen.run, run);
         if before != variant || created != variant {

@@ -1,5 +1,6 @@
 //! The simulated machine: a clock that jumps, a disk that fails, chance with a seed.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,9 +64,19 @@ impl Odds {
 }
 
 /// What a process was about to write, and the lease that it had for that.
-type InHand = Arc<Mutex<Option<(Lease, Vec<Batch>)>>>;
+type Written = (Lease, Vec<Batch>);
 
-/// A disk, and what the last process had in hand.
+/// What is in hand at one shard: of the process that writes there, and of the one before it, which is dead.
+#[derive(Debug, Default)]
+struct Hands {
+    living: Option<Written>,
+    dead: Option<Written>,
+}
+
+/// By shard.
+type InHand = Arc<Mutex<BTreeMap<u16, Hands>>>;
+
+/// A disk, and what the last processes had in hand.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Platter {
     memory: Memory,
@@ -101,8 +112,8 @@ impl Machine {
         odds: Odds,
         mutation: Option<Mutation>,
     ) -> Self {
-        let clock = Arc::new(Wall::new(begins_ms));
         let power = Arc::new(Power::default());
+        let clock = Arc::new(Wall::new(begins_ms, Arc::clone(&power)));
         let plan = Plan::new();
         if mutation == Some(Mutation::AcknowledgesBeforeSync) {
             plan.hold_back();
@@ -162,14 +173,16 @@ impl Machine {
 pub(crate) struct Wall {
     begun: Instant,
     set_ms: Mutex<Millis>,
+    power: Arc<Power>,
 }
 
 impl Wall {
     #[expect(clippy::disallowed_methods, reason = "this is a clock")]
-    fn new(begins_ms: Millis) -> Self {
+    fn new(begins_ms: Millis, power: Arc<Power>) -> Self {
         Self {
             begun: Instant::now(),
             set_ms: Mutex::new(begins_ms),
+            power,
         }
     }
 
@@ -185,7 +198,14 @@ impl Clock for Wall {
     fn now_ms(&self) -> Millis {
         let gone = Instant::now().duration_since(self.begun);
         let now = *self.set_ms.lock().unwrap() + gone.as_millis() as u64;
-        ledger::with(|ledger| ledger.ticks(now));
+        let round = ledger::with(|ledger| {
+            ledger.ticks(now);
+            ledger.goes_round()
+        });
+        if round {
+            // Whoever looks at the clock again and again may never write.
+            self.power.gone.notify_one();
+        }
         now
     }
 
@@ -217,6 +237,11 @@ struct Disk {
 }
 
 impl Disk {
+    /// Whether commits are made without end: everything that is drawn comes to its end within far fewer.
+    fn goes_round(&self) -> bool {
+        ledger::with(|ledger| ledger.goes_round())
+    }
+
     fn crash(&self) -> CommitError {
         self.plan.crash().expect("memory takes back what it has");
         self.power.gone.notify_one();
@@ -225,12 +250,11 @@ impl Disk {
 
     /// A process that was thought dead writes what it had in hand: the epoch alone can keep it out.
     fn rise(&self, group: &Group<'_>) {
-        let in_hand = self.in_hand.lock().unwrap().clone();
-        let Some((lease, batches)) =
-            in_hand.filter(|(lease, _)| lease.shard == group.lease.shard && lease.epoch < group.lease.epoch)
-        else {
-            return;
+        let dead = {
+            let hands = self.in_hand.lock().unwrap();
+            hands.get(&group.lease.shard.0).and_then(|hands| hands.dead.clone())
         };
+        let Some((lease, batches)) = dead else { return };
         let fenced = self.mutation != Some(Mutation::AcceptsStaleEpochs);
         let late = Group {
             lease: if fenced { lease } else { group.lease },
@@ -248,7 +272,12 @@ impl Disk {
     }
 
     fn keep_in_hand(&self, group: &Group<'_>) {
-        *self.in_hand.lock().unwrap() = Some((group.lease, group.batches.to_vec()));
+        let mut hands = self.in_hand.lock().unwrap();
+        let hands = hands.entry(group.lease.shard.0).or_default();
+        let before = hands.living.replace((group.lease, group.batches.to_vec()));
+        if let Some(dead) = before.filter(|(lease, _)| lease.epoch < group.lease.epoch) {
+            hands.dead = Some(dead);
+        }
     }
 }
 
@@ -258,7 +287,10 @@ impl Engine for Disk {
     }
 
     fn acquire(&self, shard: Shard, owner: Owner) -> Result<Lease, CommitError> {
-        self.faulty.acquire(shard, owner)
+        let lease = self.faulty.acquire(shard, owner)?;
+        // From here on the epochs before it are over, whether or not it ever writes.
+        ledger::with(|ledger| ledger.writes(shard.0, lease.epoch));
+        Ok(lease)
     }
 
     fn position(&self, lease: &Lease) -> Result<Position, CommitError> {
@@ -277,10 +309,13 @@ impl Engine for Disk {
             ..*group
         };
         let note = |what: &str| ledger::with(|ledger| ledger.commits(format!("{at} {what}")));
+        self.keep_in_hand(group);
         if chance.once_in(self.odds.zombie) {
             self.rise(group);
         }
-        self.keep_in_hand(group);
+        if self.goes_round() {
+            return Err(self.crash());
+        }
         ledger::with(|ledger| ledger.writes(group.lease.shard.0, group.lease.epoch));
         if chance.once_in(self.odds.full) || self.full.load(Ordering::Relaxed) {
             note("the disk is full");

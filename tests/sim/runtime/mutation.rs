@@ -4,8 +4,8 @@
 //! they do to it is what a bug of its own would: a row that is missing, wrong, or in another place.
 
 use everstep::storage::batch::{Batch, Operation};
-use everstep::storage::key::{Arrival, Key, Local};
-use everstep::storage::record::{Entry, EntryKind, Message};
+use everstep::storage::key::{Arrival, Key, Local, Meta};
+use everstep::storage::record::{Content, Entry, EntryKind, Message, Origin};
 use everstep::storage::value;
 
 /// A bug.
@@ -49,10 +49,14 @@ pub(crate) enum Mutation {
     ForgetsIndex,
     /// A commit of an epoch that is over is accepted.
     AcceptsStaleEpochs,
+    /// That an instance is asked to end is taken for something else.
+    ForgetsCancels,
+    /// How long an instance may take is not written.
+    ForgetsDeadlines,
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::AcknowledgesBeforeSync,
         Self::TearsCommits,
         Self::ForgetsMessageIds,
@@ -72,6 +76,8 @@ impl Mutation {
         Self::ForgetsTombstones,
         Self::ForgetsIndex,
         Self::AcceptsStaleEpochs,
+        Self::ForgetsCancels,
+        Self::ForgetsDeadlines,
     ];
 
     /// What is written in the place of a batch.
@@ -118,6 +124,18 @@ impl Mutation {
                 }
                 self.bend_entry(&mut entry);
                 bent.set(bytes, &value::encode(bytes, &entry));
+            }
+            (Self::ForgetsCancels, Key::Instance(_, _, Local::Inbox(_))) => {
+                let mut message: Message = value::decode(bytes, value).unwrap();
+                if matches!(message.content, Content::Cancel { .. }) {
+                    message.content = Content::Resume;
+                }
+                bent.set(bytes, &value::encode(bytes, &message));
+            }
+            (Self::ForgetsDeadlines, Key::Instance(_, _, Local::Meta(Meta::Origin))) => {
+                let mut origin: Origin = value::decode(bytes, value).unwrap();
+                origin.deadline_at_ms = None;
+                bent.set(bytes, &value::encode(bytes, &origin));
             }
             (Self::DeliversOutOfOrder, Key::Instance(shard, instance, Local::Inbox(arrival))) => {
                 let arrival = Arrival {

@@ -11,8 +11,7 @@ pub(crate) struct Program {
     pub(crate) variant: u32,
     /// Runs that follow.
     pub(crate) again: u32,
-    /// Whatever it does, it fails in the end.
-    pub(crate) doomed: bool,
+    pub(crate) doom: Doom,
     /// The place in another program that bore it; known when it is born.
     pub(crate) born: Option<String>,
     /// Whoever bore it may close it.
@@ -20,11 +19,27 @@ pub(crate) struct Program {
     pub(crate) node: Node,
 }
 
+/// Whether it fails in the end, whatever it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Doom {
+    No,
+    Fails,
+    Panics,
+}
+
 /// A part of a program. Times are in milliseconds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Node {
     Step(Labour),
     Sleep(u64),
+    /// A sleep until so long after the time that the code knows.
+    SleepUntil(u64),
+    /// An id of chance.
+    Uuid,
+    /// Something for whoever follows the instance.
+    Emit,
+    /// The question whether it is to end.
+    IsCancelled,
     Receive,
     ReceiveWithin(u64),
     ReceiveMany(u64),
@@ -40,8 +55,8 @@ pub(crate) enum Node {
     Set,
     /// A gate, and a step behind it that only this version of the code makes.
     Version,
-    /// Something to undo, whose undoing fails so many times.
-    Compensate(u32),
+    /// Something to undo, whose undoing fails so many times, by a panic or not.
+    Compensate(u32, bool),
     Sequence(Vec<Node>),
     Join(Box<Node>, Box<Node>),
     TryJoin(Box<Node>, Box<Node>),
@@ -118,8 +133,14 @@ pub(crate) struct Labour {
     pub(crate) timeout_ms: Option<u64>,
     /// It can be undone, which fails so many times before it succeeds; at three it has failed for good.
     pub(crate) undo_fails: Option<u32>,
+    /// The same for those.
+    pub(crate) undo_panics: bool,
     /// Its result goes with the next commit.
     pub(crate) ephemeral: bool,
+    /// It is an activity.
+    pub(crate) activity: bool,
+    /// It says twice that it is alive, and may be silent for so long.
+    pub(crate) silence_ms: Option<u64>,
 }
 
 /// A time that outlasts every simulation.
@@ -137,7 +158,15 @@ fn sized(chance: &mut Chance, variant: u32, mut room: u32) -> Program {
         variant,
         born: None,
         closable: true,
-        doomed: chance.once_in(5),
+        doom: [
+            Doom::No,
+            Doom::No,
+            Doom::No,
+            Doom::No,
+            Doom::No,
+            Doom::Fails,
+            Doom::Panics,
+        ][chance.below(7) as usize],
         again: if chance.once_in(5) {
             1 + chance.below(2) as u32
         } else {
@@ -209,14 +238,17 @@ fn child(chance: &mut Chance) -> Node {
 
 fn leaf(chance: &mut Chance, undo: bool) -> Node {
     let patience = |chance: &mut Chance| (!chance.once_in(3)).then(|| duration(chance));
-    match chance.below(26) {
+    match chance.below(31) {
         0..9 => Node::Step(Labour {
             fails: [0, 0, 0, 0, 1, 2, 3][chance.below(7) as usize],
             panics: chance.once_in(3),
             takes_ms: duration(chance) / 2,
             timeout_ms: chance.once_in(5).then(|| 1 + duration(chance)),
             undo_fails: (undo && chance.once_in(2)).then(|| [0, 0, 0, 1, 3][chance.below(5) as usize]),
+            undo_panics: chance.once_in(3),
             ephemeral: chance.once_in(8),
+            activity: chance.once_in(3),
+            silence_ms: chance.once_in(5).then(|| 1 + duration(chance)),
         }),
         9..13 => Node::Sleep(duration(chance)),
         13 => Node::Receive,
@@ -234,7 +266,11 @@ fn leaf(chance: &mut Chance, undo: bool) -> Node {
         21 => Node::Hear(patience(chance)),
         22 => Node::Set,
         23 => Node::Version,
-        24 if undo => Node::Compensate([0, 0, 1, 3][chance.below(4) as usize]),
+        24 if undo => Node::Compensate([0, 0, 1, 3][chance.below(4) as usize], chance.once_in(3)),
+        26 => Node::SleepUntil(duration(chance)),
+        27 => Node::Uuid,
+        28 | 29 => Node::Emit,
+        30 => Node::IsCancelled,
         _ => Node::Tell(chance.below(4)),
     }
 }

@@ -1,9 +1,9 @@
 //! Making a case that fails smaller: whatever can be left out so that it still fails is left out.
 
 use super::case::{Case, Limits};
-use super::client::Act;
+use super::client::{Act, Terms};
 use super::machine::Odds;
-use super::program::{Node, Program};
+use super::program::{Doom, Node, Program};
 
 /// How many smaller cases are tried.
 const TRIES_MAX: usize = 300;
@@ -63,14 +63,14 @@ fn candidates(case: &Case) -> Vec<Case> {
     }
     for (client, acts) in case.clients.iter().enumerate() {
         for (at, act) in acts.iter().enumerate() {
-            let Act::Start(instance, program, deadline) = act else {
+            let Act::Start(instance, program, terms) = act else {
                 continue;
             };
             for program in programs(program) {
-                with(&|case| case.clients[client][at] = Act::Start(*instance, program.clone(), *deadline));
+                with(&|case| case.clients[client][at] = Act::Start(*instance, program.clone(), *terms));
             }
-            if deadline.is_some() {
-                with(&|case| case.clients[client][at] = Act::Start(*instance, program.clone(), None));
+            if *terms != Terms::default() {
+                with(&|case| case.clients[client][at] = Act::Start(*instance, program.clone(), Terms::default()));
             }
         }
     }
@@ -91,9 +91,9 @@ fn programs(program: &Program) -> Vec<Program> {
             ..program.clone()
         });
     }
-    if program.doomed {
+    if program.doom != Doom::No {
         found.push(Program {
-            doomed: false,
+            doom: Doom::No,
             ..program.clone()
         });
     }

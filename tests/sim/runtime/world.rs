@@ -15,7 +15,7 @@ use super::interpreter::{Interpreter, News, Riddle};
 use super::ledger::{self, InstanceSeen};
 use super::machine::{Machine, Platter};
 use super::mutation::Mutation;
-use super::program::{Node, Program};
+use super::program::{Doom, Node, Program};
 use crate::chance::Chance;
 
 /// The number of the caller who brings everything to its end.
@@ -34,6 +34,8 @@ pub(crate) struct World<'a> {
     now_ms: u64,
     clients: Vec<Client>,
     mutation: Option<Mutation>,
+    /// Whether the store is asked what it thinks of itself, beside what the ledger thinks of it.
+    verifies: bool,
 }
 
 impl<'a> World<'a> {
@@ -46,7 +48,20 @@ impl<'a> World<'a> {
             now_ms: Machine::beginning(),
             clients: case.clients.iter().enumerate().map(client).collect(),
             mutation,
+            verifies: true,
         }
+    }
+
+    /// The same, judged by the ledger alone.
+    pub(crate) fn unverified(mut self) -> Self {
+        self.verifies = false;
+        self
+    }
+
+    /// The same, in which so many commits are too many.
+    pub(crate) fn commits_max(self, commits_max: u64) -> Self {
+        ledger::with(|ledger| ledger.commits_max = commits_max);
+        self
     }
 
     /// Runs to the end, and gives the trace, or what was seen that must not be.
@@ -73,6 +88,7 @@ impl<'a> World<'a> {
             ledger.latest += 1;
             ledger.settles();
         });
+        let verifies = self.verifies;
         let config = config(&life.limits).shards(self.case.shards);
         let (clients, chance) = (&mut self.clients, &mut Chance::new(life.seed));
         self.now_ms = executor.block_on(async {
@@ -84,17 +100,17 @@ impl<'a> World<'a> {
                     Err(error) => return ledger::with(|ledger| ledger.note(format!("it could not begin: {error}"))),
                 };
                 // Nothing has run yet: this is what the life before left.
-                inspect(runtime.store());
+                inspect(runtime.store(), verifies);
                 runtime.lose_nudges(Machine::loses(chance, life.odds));
                 let length = Duration::from_millis(life.length_ms);
                 match life.ends {
                     // In the last life nobody calls: what has to go on does so by itself.
-                    Ends::Finished => finish(&runtime).await,
+                    Ends::Finished => finish(&runtime, verifies).await,
                     Ends::Killed => serve(&runtime, &machine, clients, length).await,
                     Ends::Stopped => {
                         serve(&runtime, &machine, clients, length).await;
                         runtime.stop().await;
-                        inspect(runtime.store());
+                        inspect(runtime.store(), verifies);
                     }
                 }
             };
@@ -131,7 +147,7 @@ async fn serve(runtime: &Runtime, machine: &Machine, clients: &mut [Client], len
 }
 
 /// Looks after everyone, children included, until all have ended.
-async fn finish(runtime: &Runtime) {
+async fn finish(runtime: &Runtime, verifies: bool) {
     let mut left = everyone();
     for round in 1..=PATIENCE {
         let mut waiting = Vec::new();
@@ -155,9 +171,10 @@ async fn finish(runtime: &Runtime) {
     for id in everyone() {
         if ledger::with(|ledger| ledger.instance(&id).ended.is_some()) {
             client::result(runtime, &id).await.unwrap();
+            client::follow(runtime, &id).await.unwrap();
         }
     }
-    inspect(runtime.store());
+    inspect(runtime.store(), verifies);
     ask_again(runtime).await;
     gather_events(runtime).await;
 }
@@ -222,7 +239,7 @@ async fn gather_events(runtime: &Runtime) {
         let program = Program {
             variant: 1,
             again: 0,
-            doomed: false,
+            doom: Doom::No,
             born: None,
             closable: false,
             node: Node::Hear(Some(1_000)),

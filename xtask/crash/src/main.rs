@@ -3,10 +3,10 @@
 //! Two kinds of victims. Without `--workflows` a child process commits to a bare store with many writers (`store`);
 //! with it, a child process is a whole runtime with live workflows and clients (`live`). Either reports every
 //! acknowledgement over a pipe. The parent kills it with SIGKILL at a random moment, sometimes while it is still
-//! opening the store; with `--power-loss` it then takes away everything that was not synced. Then it looks at what is
+//! opening the store, or has it die by itself at a point that it names; with `--power-loss` it then takes away everything that was not synced. Then it looks at what is
 //! left, and lets the next child carry on with it.
 //!
-//! To read: `victim` (a process that dies), then either of the two.
+//! To read: `victim` (a process that dies), `at_sync` (where it hurts most), then either of the two.
 
 #![allow(
     clippy::print_stdout,
@@ -14,6 +14,7 @@
     reason = "a command line tool talks to its caller"
 )]
 
+mod at_sync;
 mod chance;
 #[cfg(test)]
 #[path = "../../../tests/documents/commands.rs"]

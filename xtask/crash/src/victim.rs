@@ -1,13 +1,14 @@
 //! A process that dies.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
 use everstep_power_loss::{Dirs, Rig};
 
 use crate::Options;
+use crate::at_sync::AtSync;
 
 /// Where victims live, and how they are started.
 pub(crate) struct Victim {
@@ -18,6 +19,8 @@ pub(crate) struct Victim {
     words: Vec<&'static str>,
     engine: String,
     rig: Option<Rig>,
+    /// What the store lies below.
+    root: PathBuf,
 }
 
 /// What became of writes that were not synced.
@@ -42,7 +45,9 @@ impl Victim {
         } else {
             None
         };
+        let canonical = root.canonicalize().map_err(|error| error.to_string())?;
         Ok(Self {
+            root: canonical,
             url: format!("{}:{}", options.engine, root.join("store").display()),
             cut: rig.as_ref().map(|_| Cut::default()),
             words: if options.workflows {
@@ -55,8 +60,8 @@ impl Victim {
         })
     }
 
-    /// Starts one. What it says comes line by line.
-    pub(crate) fn spawn(&self, words: &[String]) -> Result<(Child, Receiver<String>), String> {
+    /// Starts one, which dies at a sync if there is one given. What it says comes line by line.
+    pub(crate) fn spawn(&self, words: &[String], dies: Option<AtSync>) -> Result<(Child, Receiver<String>), String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
         command
@@ -66,6 +71,13 @@ impl Victim {
             .stdout(Stdio::piped());
         if let Some(rig) = &self.rig {
             rig.wrap(&mut command).map_err(|error| error.to_string())?;
+        }
+        if let Some(at) = dies {
+            if self.rig.is_none() {
+                let shim = everstep_power_loss::shim_path().map_err(|error| error.to_string())?;
+                command.env("LD_PRELOAD", shim);
+            }
+            command.env("POWER_LOSS_TRAP", at.trap(&self.root));
         }
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let out = child.stdout.take().ok_or("the child has no standard output")?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use everstep::storage::record::{FailureKind, Status};
 use everstep::{Error, Handle, Runtime, Sent};
 
+use crate::runtime::client::Terms;
 use crate::runtime::interpreter::{Interpreter, News, Riddle, Tidings};
 use crate::runtime::ledger::{self, UNANSWERED};
 use crate::runtime::program::Program;
@@ -14,23 +15,23 @@ pub(crate) fn handle(runtime: &Runtime, id: &str) -> Result<Handle<Interpreter>,
     runtime.handle(Interpreter, id)
 }
 
-pub(super) async fn start(
-    runtime: &Runtime,
-    id: &str,
-    program: &Program,
-    deadline_ms: Option<u64>,
-) -> Result<(), Error> {
+pub(super) async fn start(runtime: &Runtime, id: &str, program: &Program, terms: Terms) -> Result<(), Error> {
     ledger::with(|ledger| {
         ledger.instance(id).offered = true;
-        if let Some(millis) = deadline_ms {
-            ledger.limits(id, millis);
-        }
+        ledger.limits(id, terms.deadline_ms);
+        ledger.delays(id, terms.after_ms.unwrap_or(0));
     });
-    let start = runtime.start(Interpreter, program.clone()).id(id);
-    let started = match deadline_ms {
-        Some(millis) => start.deadline(Duration::from_millis(millis)).await?,
-        None => start.await?,
-    };
+    let mut start = runtime
+        .start(Interpreter, program.clone())
+        .id(id)
+        .priority(terms.priority);
+    if let Some(millis) = terms.deadline_ms {
+        start = start.deadline(Duration::from_millis(millis));
+    }
+    if let Some(millis) = terms.after_ms {
+        start = start.after(Duration::from_millis(millis));
+    }
+    let started = start.await?;
     let (existed, differs) = (started.existed(), started.input_differs());
     ledger::with(|ledger| {
         ledger.note(format!("{id} started, existed {existed}, differs {differs}"));
@@ -80,9 +81,13 @@ pub(crate) async fn send(handle: &Handle<Interpreter>, news: News) -> Result<boo
 /// A message is tried. Tells whether it was before, and the renewals that are known.
 fn tries(id: &str, to: &str) -> (bool, u64) {
     ledger::with(|ledger| {
+        let tried_at = ledger.trace.len();
         let messages = &mut ledger.instance(to).messages;
         let tried = messages.contains_key(id);
-        messages.entry(id.to_owned()).or_default();
+        let message = messages.entry(id.to_owned()).or_default();
+        if !tried {
+            message.tried_at = tried_at;
+        }
         (tried, ledger.renewals(to))
     })
 }
@@ -228,6 +233,17 @@ pub(crate) async fn look(runtime: &Runtime, id: &str) -> Result<bool, Error> {
         }
         Err(error) => refused(id, since, error).map(|()| false),
     }
+}
+
+/// Reads what an instance that has ended has said to whoever follows it.
+pub(crate) async fn follow(runtime: &Runtime, id: &str) -> Result<(), Error> {
+    let mut stream = handle(runtime, id)?.stream::<String>();
+    let mut said = Vec::new();
+    while let Some(item) = stream.next().await? {
+        said.push(item.value);
+    }
+    ledger::with(|ledger| ledger.followed(id, &said));
+    Ok(())
 }
 
 /// Waits for the result.

@@ -1,4 +1,4 @@
-//! What an operator does: cancel, terminate, pause, resume, reset, retry, delete.
+//! What an operator does: cancel, terminate, pause, resume, reset, retry, release, delete.
 
 use everstep::{Effect, Error, Handle};
 
@@ -17,6 +17,7 @@ pub(super) async fn operate(handle: &Handle<Interpreter>, act: &Act) -> Result<(
             renewed(id, answer)
         }
         Act::Delete(_) => delete(handle).await,
+        Act::Release(_) => release(handle).await,
         _ => hold(handle, act).await,
     }
 }
@@ -51,6 +52,9 @@ async fn hold(handle: &Handle<Interpreter>, act: &Act) -> Result<(), Error> {
         ledger.note(format!("{act:?}: {operated:?}"));
         if operated.effect == Effect::Ended || operated.now.is_terminal() {
             ledger.saw_end_since(&id, since, operated.now);
+        }
+        if matches!(act, Act::Cancel(_)) {
+            ledger.is_acknowledged_to_end(&id, since, operated.effect);
         }
         // Somebody else may have asked for the contrary meanwhile.
         let holds = matches!(act, Act::Pause(_)) && matches!(operated.effect, Effect::Done | Effect::Already);
@@ -93,6 +97,23 @@ fn renewed(id: &str, answer: Result<everstep::Operated, Error>) -> Result<(), Er
         }
         Err(error) => Err(error),
     }
+}
+
+/// Nobody is held here, so nobody can be let go.
+async fn release(handle: &Handle<Interpreter>) -> Result<(), Error> {
+    let id = handle.id().as_str();
+    let since = ledger::with(|ledger| ledger.renewals(id));
+    let operated = match handle.release().await {
+        Ok(operated) => operated,
+        Err(Error::Deleted(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    ledger::with(|ledger| match operated.effect {
+        Effect::Ended => ledger.saw_end_since(id, since, operated.now),
+        Effect::Already => {}
+        effect => ledger.violation(format!("{id} was released: {effect:?}")),
+    });
+    Ok(())
 }
 
 async fn delete(handle: &Handle<Interpreter>) -> Result<(), Error> {

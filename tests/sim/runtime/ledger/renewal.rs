@@ -17,7 +17,7 @@ impl Ledger {
         seen.renewing += 1;
         // Another run of one that has ended, or that somebody may just have ended, is not held because the one before was.
         seen.held &= seen.ended.is_none() && !seen.cancel_asked;
-        (seen.ended, seen.result) = (None, None);
+        (seen.ended, seen.result, seen.to_end) = (None, None, None);
     }
 
     /// Somebody asks for its end. Another run that was asked for may begin after it, and is not held then.
@@ -31,7 +31,7 @@ impl Ledger {
     pub(crate) fn renewed(&mut self, id: &str) {
         let seen = self.instance(id);
         seen.renewing = seen.renewing.saturating_sub(1);
-        (seen.ended, seen.result) = (None, None);
+        (seen.ended, seen.result, seen.to_end) = (None, None, None);
     }
 
     /// Which renewals an answer can know of: what was seen before another one says nothing any more.
@@ -56,6 +56,7 @@ impl Ledger {
         self.receives.retain(|place, _| !theirs(place));
         self.versions.retain(|place, _| !theirs(place));
         self.heard.retain(|place, _| !theirs(place));
+        self.uuids.retain(|place, _| !theirs(place));
         self.children.retain(|place, _| !theirs(place));
         self.promises.retain(|_, promise| promise.place.instance != id);
         let to = format!(" to {id}");
@@ -74,6 +75,8 @@ impl Ledger {
             offered: seen.offered,
             deleted: true,
             deadline_ms: seen.deadline_ms,
+            limit: seen.limit.forgotten(),
+            begins_ms: seen.begins_ms,
             messages: messages.into_keys().map(|id| (id, Default::default())).collect(),
             ..InstanceSeen::default()
         };
@@ -92,23 +95,7 @@ impl Ledger {
         returned(place) || (rewound && place.before().any(|before| returned(&before)))
     }
 
-    /// A start was tried that gives it so long.
-    pub(crate) fn limits(&mut self, id: &str, deadline_ms: u64) {
-        let at = self.now_ms + deadline_ms;
-        let seen = self.instance(id);
-        seen.deadline_ms = Some(seen.deadline_ms.map_or(at, |before| before.min(at)));
-    }
-
-    /// An instance is said to have run out of time.
-    pub(crate) fn ran_out_of_time(&mut self, id: &str) {
-        let (latest, deadline) = (self.latest_ms, self.instance(id).deadline_ms);
-        match deadline {
-            Some(at) if at <= latest => {}
-            other => self.violation(format!("{id} ran out of time at {latest}, and had until {other:?}")),
-        }
-    }
-
-    /// A commit of an epoch was written to a shard.
+    /// A shard belongs to an epoch from here on, which takes it or writes to it.
     pub(crate) fn writes(&mut self, shard: u16, epoch: u64) {
         let newest = self.epochs.entry(shard).or_insert(epoch);
         let before = std::mem::replace(newest, epoch.max(*newest));

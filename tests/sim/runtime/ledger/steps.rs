@@ -8,7 +8,12 @@ impl Ledger {
         let seen = self.instance(&place.instance);
         seen.asked += 1;
         let asked = seen.asked;
-        self.steps.entry(place.clone()).or_default().asked = asked;
+        let first = self.moment(place);
+        let step = self.steps.entry(place.clone()).or_insert_with(|| StepSeen {
+            first,
+            ..StepSeen::default()
+        });
+        step.asked = asked;
     }
 
     /// An attempt at a step runs, which waited until what the code had seen was stored or did not. Gives what it has to
@@ -34,6 +39,13 @@ impl Ledger {
         }
         if self.instance(&place.instance).held && !self.queues {
             self.violation(format!("{} began though {} is held", place.path, place.instance));
+        }
+        let first = self.steps.get(place).map(|step| step.first);
+        if let Some(first) = first.filter(|first| self.came_too_late(place, *first)) {
+            self.violation(format!(
+                "{} began behind the end of {}: {first:?}",
+                place.path, place.instance
+            ));
         }
         if !(1..=3).contains(&attempt) {
             self.violation(format!("{} made attempt {attempt}", place.path));

@@ -17,14 +17,45 @@ impl Ledger {
         // A sleep that a reset keeps goes on: what the clock has shown since it began counts.
         let shown = earlier.map_or(now, |sleep| sleep.shown_ms.max(now));
         let now = earlier.map_or(now, |sleep| sleep.begun_ms.min(now));
+        let first = self.moment(place);
         let sleep = self.sleeps.entry(place.clone()).or_insert(SleepSeen {
             takes_ms,
             begun_ms: now,
             shown_ms: shown,
             woken,
+            first,
         });
         if !sleep.woken {
             sleep.begun_ms = sleep.begun_ms.min(now);
+        }
+    }
+
+    /// The code begins to sleep until this time.
+    pub(crate) fn lies_down_until(&mut self, place: &Place, at_ms: u64) {
+        if at_ms <= self.now_ms {
+            return self.lies_down(place, 0);
+        }
+        let (mut shown_ms, first) = (self.now_ms, self.moment(place));
+        // A sleep that a reset keeps goes on.
+        let rewound = self.instance(&place.instance).renewals > 0;
+        let earlier = place.before().find_map(|before| self.sleeps.get(&before));
+        let at_ms = match earlier.filter(|_| rewound) {
+            Some(earlier) => {
+                shown_ms = shown_ms.max(earlier.shown_ms);
+                at_ms.min(earlier.begun_ms + earlier.takes_ms)
+            }
+            None => at_ms,
+        };
+        let sleep = self.sleeps.entry(place.clone()).or_insert(SleepSeen {
+            takes_ms: at_ms,
+            begun_ms: 0,
+            shown_ms,
+            woken: false,
+            first,
+        });
+        if !sleep.woken {
+            // What the code goes by may not have been stored, and be another time now.
+            sleep.takes_ms = sleep.takes_ms.min(at_ms);
         }
     }
 
@@ -36,9 +67,17 @@ impl Ledger {
         };
         let first = !std::mem::replace(&mut sleep.woken, true);
         let (due, shown) = (sleep.begun_ms + sleep.takes_ms, sleep.shown_ms.max(now));
+        let (takes_ms, begun) = (sleep.takes_ms, sleep.first);
         self.note(format!("{} wakes", place.path));
         if first && shown < due {
             self.violation(format!("{} woke at {shown}, not at {due}", place.path));
+        }
+        if first && takes_ms > 0 && (self.came_too_late(place, begun) || self.was_to_end_before(place, due)) {
+            let id = &place.instance;
+            self.violation(format!(
+                "{} woke though {id} was to end: {begun:?}, due {due}",
+                place.path
+            ));
         }
     }
 
@@ -63,6 +102,9 @@ impl Ledger {
             self.violation(format!("{} took {before:?} and now has {ids:?}", place.path));
         }
         for (id, to) in ids.iter().zip(to) {
+            if let Some(said) = self.takes_what_is_too_late(place, id) {
+                self.violation(said);
+            }
             let seen = self.instance(&place.instance);
             let rewound = seen.renewals > 0;
             let message = seen.messages.entry(id.clone()).or_default();

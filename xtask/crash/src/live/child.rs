@@ -1,9 +1,10 @@
 //! The process that is killed: a runtime, and clients who say what they were told.
 
 use everstep::storage::record::Status;
-use everstep::{Config, Error, Runtime};
+use everstep::{Config, Error, Runtime, Sent};
 
 use super::flows::{self, Kind, NOTES, Note, job};
+use super::told::{self, Known};
 use super::{CLIENTS, Life, observer, point};
 use crate::victim::say;
 
@@ -35,7 +36,8 @@ async fn live(url: &str, life: &Life) -> Result<(), String> {
     say("open");
     let mut clients = tokio::task::JoinSet::new();
     for first in &life.jobs {
-        clients.spawn(client(runtime.clone(), *first, life.until));
+        let known = life.known.iter().find(|known| known.job == *first);
+        clients.spawn(client(runtime.clone(), *first, life.until, known.copied()));
     }
     while let Some(ended) = clients.join_next().await {
         ended.map_err(|error| error.to_string())??;
@@ -44,16 +46,30 @@ async fn live(url: &str, life: &Life) -> Result<(), String> {
     Ok(())
 }
 
-/// One job after the other. Each is begun again if a client before this one began it: that changes nothing.
-async fn client(runtime: std::sync::Arc<Runtime>, first: u64, until: Option<u64>) -> Result<(), String> {
+/// One job after the other. The first is begun again if a client before this one began it: that changes nothing, and what
+/// that client was told was done is done.
+async fn client(
+    runtime: std::sync::Arc<Runtime>,
+    first: u64,
+    until: Option<u64>,
+    known: Option<Known>,
+) -> Result<(), String> {
     let mut number = first;
     while until.is_none_or(|until| number < until) {
-        let id = format!("job-{number}");
-        let handle = runtime.start(job, number).id(&id).await.map_err(|error| text(&error))?;
+        let id = told::instance(number);
+        let known = known.filter(|known| known.job == number);
+        let started = runtime.start(job, number).id(id.as_str()).await;
+        let handle = started.map_err(|error| text(&error))?;
+        if known.is_some() && !handle.existed() {
+            return Err(format!("{id} was started once, and is started anew"));
+        }
         say(&format!("started {number}"));
         if Kind::of(number) == Kind::Mail {
             for note in 0..NOTES {
-                match handle.send(Note(note)).id(format!("note-{note}")).await {
+                match handle.send(Note(note)).id(told::note_id(note)).await {
+                    Ok(Sent::Accepted) if known.is_some_and(|known| note < known.notes) => {
+                        return Err(format!("note {note} to {id} was sent once, and is accepted anew"));
+                    }
                     // All that it waits for was sent before.
                     Ok(_) | Err(Error::Finished { .. }) => say(&format!("sent {number} {note}")),
                     Err(error) => return Err(text(&error)),

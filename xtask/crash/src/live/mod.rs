@@ -4,13 +4,14 @@
 //! Whatever a step does to the world is a line in a file that no crash takes back (`observer`), with a number that no
 //! other attempt has. The step returns that number, and the code that awaits the step writes down which one it saw.
 //! From these lines alone the parent tells, without asking the store, whether a result was ever decided twice and
-//! whether a step ran again after its result was seen. What clients were told (started, sent, the result) is asked of
-//! the store again after every kill, which then has to verify clean.
+//! whether a step ran again after its result was seen. What clients were told (started, sent, the end) is looked for in
+//! the store after every kill, before anybody could mend it (`told`), and the store has to verify clean. The next clients
+//! do the last of it again, and must hear that it was done before.
 //!
-//! Half of the kills come from outside at a random moment; the other half the child deals itself, at a `Point` in
-//! the life of a step where it hurts most.
+//! A third of the kills come from outside at a random moment. The others the child deals itself, in turn: at a `Point` in
+//! the life of a step where it hurts most, or at a sync (`at_sync`).
 //!
-//! To read: `flows` (the workflows), `child` (their clients), `observer` and `check` (what must hold), `parent`.
+//! To read: `flows` (the workflows), `child` (their clients), `observer`, `check` and `told` (what must hold), `parent`.
 
 mod check;
 mod child;
@@ -18,6 +19,7 @@ mod flows;
 mod observer;
 mod parent;
 mod point;
+mod told;
 
 use std::path::PathBuf;
 
@@ -26,6 +28,7 @@ use clap::Args;
 pub(crate) use child::run as child;
 pub(crate) use parent::kill;
 use point::Trap;
+use told::Known;
 
 /// Clients at work at once. Each has one job after the other: client `c` the jobs `c`, `c + CLIENTS`, ...
 pub(crate) const CLIENTS: u64 = 16;
@@ -42,6 +45,9 @@ pub(crate) struct Life {
     /// How many jobs each client does before the child ends by itself; without, it never does
     #[arg(long, hide = true)]
     until: Option<u64>,
+    /// What an earlier client was told of those jobs
+    #[arg(long, hide = true, value_delimiter = ',')]
+    known: Vec<Known>,
     /// Where in the life of a step the child kills itself, and at which time of coming there
     #[arg(long, hide = true)]
     trap: Option<Trap>,

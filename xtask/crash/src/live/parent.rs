@@ -1,6 +1,5 @@
 //! The process that kills a runtime, and checks what its clients were told.
 
-use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -12,6 +11,8 @@ use super::CLIENTS;
 use super::check::World;
 use super::flows::Kind;
 use super::point::POINTS;
+use super::told::Told;
+use crate::at_sync::AtSync;
 use crate::chance::Chance;
 use crate::victim::Victim;
 
@@ -20,24 +21,27 @@ pub(crate) fn kill(victim: &mut Victim, home: &Path, cycles: u64, seed: u64) -> 
     let mut run = Run::new(home.join("observer"));
     let mut chance = Chance::new(seed);
     for cycle in 1..=cycles {
-        let moment = Moment::choose(&mut chance);
+        let moment = Moment::choose(cycle, &mut chance);
         run.life(victim, &moment)
             .and_then(|()| victim.cut_power(chance.next()))
             .and_then(|()| run.look(victim))
             .map_err(|error| format!("cycle {cycle} ({moment:?}): {error}"))?;
         if cycle % 10 == 0 {
-            println!("cycle {cycle}: {} jobs ended so far", run.ended.len());
+            println!("cycle {cycle}: {} jobs ended so far", run.told.ended.len());
         }
     }
     run.life(victim, &Moment::Never).and_then(|()| run.look(victim))?;
     run.finish()?;
     Ok(format!(
-        "{cycles} cycles: {} jobs ended as they should, {} acknowledgements held; {} attempts were made again; {} kills \
-         hit the opening",
-        run.ended.len(),
-        run.told,
+        "{cycles} cycles: {} jobs ended as they should; of {} acknowledgements {} were looked for in the store \
+         behind the death of its process, and held; \
+         {} attempts were made again; {} kills hit the opening, {} a sync",
+        run.told.ended.len(),
+        run.told.count,
+        run.told.held,
         run.world.again,
-        run.killed_while_opening
+        run.killed_while_opening,
+        run.killed_at_a_sync
     ))
 }
 
@@ -49,12 +53,11 @@ struct Run {
     world: World,
     /// The job that each client does next.
     next: Vec<u64>,
-    /// What became of the jobs whose end was told.
-    ended: HashMap<u64, String>,
-    told: u64,
+    told: Told,
     /// Whether any child had the store open.
     opened: bool,
     killed_while_opening: u64,
+    killed_at_a_sync: u64,
 }
 
 /// When a child dies.
@@ -66,20 +69,28 @@ enum Moment {
     Later(u64),
     /// By itself, in a trap.
     Trapped(String),
+    /// By itself, at a sync.
+    AtSync(AtSync),
     /// Not at all: it ends when every job is done.
     Never,
 }
 
 impl Moment {
-    fn choose(chance: &mut Chance) -> Self {
-        match chance.below(8) {
-            0 => Self::Early(Duration::from_micros(chance.below(80_000))),
-            1 => Self::Later(1 + chance.below(20)),
-            2 | 3 => Self::Later(1 + chance.below(1_500)),
-            _ => {
-                let (name, _) = POINTS[chance.below(POINTS.len() as u64) as usize];
+    /// Two of three kills the child deals itself, at one spot after the other: a few cycles have them all. The third comes
+    /// from outside.
+    fn choose(cycle: u64, chance: &mut Chance) -> Self {
+        let turn = (cycle - 1) / 3;
+        match cycle % 3 {
+            1 => {
+                let (name, _) = POINTS[(turn % POINTS.len() as u64) as usize];
                 Self::Trapped(format!("{name}:{}", 1 + chance.below(120)))
             }
+            2 => Self::AtSync(AtSync::in_turn(turn, chance)),
+            _ => match chance.below(4) {
+                0 => Self::Early(Duration::from_micros(chance.below(80_000))),
+                1 => Self::Later(1 + chance.below(20)),
+                _ => Self::Later(1 + chance.below(1_500)),
+            },
         }
     }
 }
@@ -101,10 +112,10 @@ impl Run {
             read: 0,
             world: World::default(),
             next: (0..CLIENTS).collect(),
-            ended: HashMap::new(),
-            told: 0,
+            told: Told::default(),
             opened: false,
             killed_while_opening: 0,
+            killed_at_a_sync: 0,
         }
     }
 
@@ -113,15 +124,21 @@ impl Run {
         let jobs: Vec<_> = self.next.iter().map(u64::to_string).collect();
         let mut words = vec!["--observer".to_owned(), self.observer.display().to_string()];
         words.extend(["--jobs".to_owned(), jobs.join(",")]);
+        let known: Vec<_> = self.told.known(&self.next).iter().map(ToString::to_string).collect();
+        if !known.is_empty() {
+            words.extend(["--known".to_owned(), known.join(",")]);
+        }
+        let mut dies = None;
         match moment {
             Moment::Trapped(trap) => words.extend(["--trap".to_owned(), trap.clone()]),
             Moment::Never => {
                 let last = self.next.iter().max().copied().unwrap_or_default();
                 words.extend(["--until".to_owned(), (last + 1).to_string()]);
             }
+            Moment::AtSync(at) => dies = Some(*at),
             Moment::Early(_) | Moment::Later(_) => {}
         }
-        let (mut child, lines) = victim.spawn(&words)?;
+        let (mut child, lines) = victim.spawn(&words, dies)?;
         let mut opened = false;
         let watched = self.watch(&lines, moment, &mut opened);
         if watched.is_err() {
@@ -130,7 +147,9 @@ impl Run {
         }
         let ended = watched?;
         let status = match moment {
-            Moment::Trapped(_) | Moment::Never => child.wait().map_err(|error| error.to_string())?,
+            Moment::Trapped(_) | Moment::AtSync(_) | Moment::Never => {
+                child.wait().map_err(|error| error.to_string())?
+            }
             Moment::Early(_) | Moment::Later(_) => Victim::kill(child)?,
         };
         // What was in the pipe when it died counts: it was told.
@@ -143,6 +162,11 @@ impl Run {
         let expected = match moment {
             Moment::Never => status.success(),
             Moment::Trapped(_) => killed,
+            Moment::AtSync(at) if killed => {
+                self.killed_at_a_sync += 1;
+                at.judge(opened).map(|()| true)?
+            }
+            Moment::AtSync(_) => false,
             Moment::Early(_) | Moment::Later(_) => killed && !ended,
         };
         if expected {
@@ -168,7 +192,7 @@ impl Run {
                 }
                 Ok(false)
             }
-            Moment::Trapped(_) | Moment::Never => {
+            Moment::Trapped(_) | Moment::AtSync(_) | Moment::Never => {
                 while let Some(line) = next(lines)? {
                     self.note(&line, opened)?;
                 }
@@ -177,24 +201,13 @@ impl Run {
         }
     }
 
-    /// Takes note of something that a client was told. What was told of a job before must still hold.
+    /// Takes note of something that a client was told.
     fn note(&mut self, line: &str, opened: &mut bool) -> Result<(), String> {
         if line == "open" {
             *opened = true;
             return Ok(());
         }
-        self.told += 1;
-        let Some((job, end)) = line.strip_prefix("ended ").and_then(|rest| rest.split_once(' ')) else {
-            return Ok(());
-        };
-        let job: u64 = job.parse().map_err(|_| format!("the child says {line:?}"))?;
-        let first = self.ended.entry(job).or_insert_with(|| end.to_owned());
-        if first != end {
-            return Err(format!("job {job} had ended {first:?}, and is now {end:?}"));
-        }
-        // The next life asks for this end once more before it goes on: what was told has to stay.
-        self.next[(job % CLIENTS) as usize] = job;
-        Ok(())
+        self.told.note(line)
     }
 
     /// Looks at what the dead left: the world outside, and a store that is sound.
@@ -206,11 +219,17 @@ impl Run {
         }
         let report = OpenOptions::new().verify(&victim.url);
         let report = report.map_err(|error| format!("{} {error}", error.code()))?;
-        if report.is_clean() {
-            Ok(())
-        } else {
-            Err(format!("the store is not sound: {report}"))
+        if !report.is_clean() {
+            return Err(format!("the store is not sound: {report}"));
         }
+        self.told.look(&victim.url)?;
+        // The next life asks for the last end once more before it goes on: what was told has to stay.
+        for client in 0..CLIENTS {
+            if let Some(job) = self.told.last_ended(client) {
+                self.next[client as usize] = job;
+            }
+        }
+        Ok(())
     }
 
     fn read_observer(&mut self) -> Result<(), String> {
@@ -236,7 +255,11 @@ impl Run {
     fn finish(&self) -> Result<(), String> {
         let last = self.next.iter().max().copied().unwrap_or_default();
         for job in 0..=last {
-            let end = self.ended.get(&job).ok_or_else(|| format!("job {job} never ended"))?;
+            let end = self
+                .told
+                .ended
+                .get(&job)
+                .ok_or_else(|| format!("job {job} never ended"))?;
             self.agrees(job, end).map_err(|error| format!("job {job}: {error}"))?;
         }
         Ok(())
@@ -275,5 +298,32 @@ impl Run {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::at_sync::SPOTS;
+
+    /// The spots were left to chance, and a few cycles had some of them or none.
+    #[test]
+    fn twelve_cycles_have_every_spot() {
+        let mut chance = Chance::new(1);
+        let mut dealt = BTreeSet::new();
+        for cycle in 1..=12 {
+            dealt.insert(match Moment::choose(cycle, &mut chance) {
+                Moment::Trapped(trap) => trap.split(':').next().unwrap_or_default().to_owned(),
+                Moment::AtSync(at) => format!("{:?} {:?}", at.side, at.stage),
+                Moment::Early(_) | Moment::Later(_) => "outside".to_owned(),
+                Moment::Never => "never".to_owned(),
+            });
+        }
+        let syncs = SPOTS.map(|(side, stage)| format!("{side:?} {stage:?}"));
+        let points = POINTS.map(|(name, _)| name.to_owned());
+        let all = syncs.into_iter().chain(points).chain(["outside".to_owned()]);
+        assert_eq!(dealt, all.collect());
     }
 }

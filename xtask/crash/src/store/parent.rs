@@ -9,6 +9,7 @@ use everstep::storage::{OpenOptions, Store};
 
 use super::rows::Expected;
 use super::workload::{WRITERS, Writer};
+use crate::at_sync::AtSync;
 use crate::chance::Chance;
 use crate::victim::Victim;
 
@@ -18,6 +19,7 @@ struct Seen {
     acknowledged: u64,
     beyond: u64,
     killed_while_opening: u64,
+    killed_at_a_sync: u64,
 }
 
 /// Kills so often, and says what was seen.
@@ -26,33 +28,43 @@ pub(crate) fn kill(victim: &mut Victim, cycles: u64, seed: u64) -> Result<String
     let mut writers: Vec<_> = (0..WRITERS).map(Writer::new).collect();
     let mut seen = Seen::default();
     for number in 1..=cycles {
-        cycle(victim, &mut chance, &mut writers, &mut seen).map_err(|error| format!("cycle {number}: {error}"))?;
+        let moment = Moment::choose(number, &mut chance);
+        cycle(victim, moment, chance.next(), &mut writers, &mut seen)
+            .map_err(|error| format!("cycle {number}: {error}"))?;
         if number % 10 == 0 {
             println!("cycle {number}: {} acknowledged so far", seen.acknowledged);
         }
     }
     Ok(format!(
-        "{cycles} cycles: {} commits acknowledged, all there; {} more had been on their way; {} kills hit the opening",
-        seen.acknowledged, seen.beyond, seen.killed_while_opening
+        "{cycles} cycles: {} commits acknowledged, all there; {} more had been on their way; {} kills hit the opening, \
+         {} a sync",
+        seen.acknowledged, seen.beyond, seen.killed_while_opening, seen.killed_at_a_sync
     ))
 }
 
-fn cycle(victim: &mut Victim, chance: &mut Chance, writers: &mut [Writer], seen: &mut Seen) -> Result<(), String> {
-    let (child, lines) = victim.spawn(&[])?;
+fn cycle(victim: &mut Victim, moment: Moment, cut: u64, writers: &mut [Writer], seen: &mut Seen) -> Result<(), String> {
+    let dies = match moment {
+        Moment::AtSync(at) => Some(at),
+        Moment::Early(_) | Moment::Later(_) => None,
+    };
+    let (child, lines) = victim.spawn(&[], dies)?;
     let mut acknowledged: Vec<_> = writers.iter().map(|writer| writer.revision).collect();
     let mut opened = false;
-    let moment = Moment::choose(chance);
     let died = watch(&lines, moment, &mut opened, &mut acknowledged);
     let status = Victim::kill(child)?;
     // What was in the pipe when it died counts: it was acknowledged.
     while let Ok(line) = lines.recv() {
         note(&line, &mut opened, &mut acknowledged);
     }
-    if died {
-        return Err(format!("the child ended by itself: {status}"));
+    let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
+    match dies {
+        Some(at) if died && killed => at.judge(opened)?,
+        None if !died => {}
+        _ => return Err(format!("the child ended unexpectedly ({moment:?}): {status}")),
     }
     seen.killed_while_opening += u64::from(!opened);
-    victim.cut_power(chance.next())?;
+    seen.killed_at_a_sync += u64::from(dies.is_some());
+    victim.cut_power(cut)?;
     let store = OpenOptions::new()
         .open(&victim.url)
         .map_err(|error| format!("{} {error}", error.code()))?;
@@ -73,10 +85,16 @@ enum Moment {
     Early(Duration),
     /// After so many acknowledgements.
     Later(u64),
+    /// By itself, at a sync.
+    AtSync(AtSync),
 }
 
 impl Moment {
-    fn choose(chance: &mut Chance) -> Self {
+    /// Every second kill is at a sync.
+    fn choose(cycle: u64, chance: &mut Chance) -> Self {
+        if cycle.is_multiple_of(2) {
+            return Self::AtSync(AtSync::in_turn(cycle / 2, chance));
+        }
         match chance.below(4) {
             0 => Self::Early(Duration::from_micros(chance.below(60_000))),
             1 => Self::Later(1 + chance.below(50)),
@@ -104,8 +122,20 @@ fn watch(lines: &Receiver<String>, moment: Moment, opened: &mut bool, acknowledg
             }
             false
         }
+        Moment::AtSync(_) => {
+            // Nobody else kills it: if it is dead, it died by itself.
+            loop {
+                match lines.recv_timeout(SILENCE) {
+                    Ok(line) => note(&line, opened, acknowledged),
+                    Err(error) => return error == RecvTimeoutError::Disconnected,
+                }
+            }
+        }
     }
 }
+
+/// A child that is silent for so long does not die any more.
+const SILENCE: Duration = Duration::from_secs(60);
 
 fn note(line: &str, opened: &mut bool, acknowledged: &mut [u64]) {
     if line == "open" {

@@ -18,7 +18,7 @@
 //! means now, whatever was duplicated, renamed or removed since.
 //!
 //! To read: `place` (what is below the root), `log` (the journal), then the
-//! interposed functions in `content`, `names`, `syncs` and `refused`.
+//! interposed functions in `content`, `names`, `syncs` (where a `trap` may lie) and `refused`.
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")))]
 compile_error!("the shim stands in for glibc on 64-bit Linux only");
@@ -30,3 +30,4 @@ mod place;
 mod real;
 mod refused;
 mod syncs;
+mod trap;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use everstep_power_loss::Event;
 use libc::{c_int, c_long};
 
-use crate::{place::any_below, real};
+use crate::{place::any_below, real, trap};
 
 /// Files of which a sync has failed. The system may have dropped what it could not write, and says so only once: that a
 /// later sync of the file succeeds proves nothing, and none is recorded.
@@ -45,10 +45,10 @@ fn sync_with(fd: c_int, number: c_long) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn fsync(fd: c_int) -> c_int {
-    sync_with(fd, libc::SYS_fsync)
+    trap::around(fd, || sync_with(fd, libc::SYS_fsync))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
-    sync_with(fd, libc::SYS_fdatasync)
+    trap::around(fd, || sync_with(fd, libc::SYS_fdatasync))
 }
