@@ -70,7 +70,7 @@ fn every_fault_is_named_where_it_is_shown() {
     let mut unnamed = Vec::new();
     for (number, paths) in cited.iter().filter(|(_, paths)| !paths.is_empty()) {
         let names = |path: &&str| named(&said(&root.join(path))).contains(number);
-        if !paths.iter().any(|path| names(&path)) {
+        if !paths.iter().any(names) {
             unnamed.push(format!("{number}: {paths:?}"));
         }
     }

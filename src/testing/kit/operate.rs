@@ -16,6 +16,7 @@ use crate::storage::record::Status;
 
 impl Harness {
     /// Does something with the runtime, and tells whether the process died of it, so that it was done again.
+    #[expect(clippy::needless_pass_by_value, reason = "closures are given as they are written")]
     pub(super) fn call_again<T>(&self, work: impl AsyncFn(&Runtime, bool) -> T) -> (T, bool) {
         let calls = Cell::new(0_u32);
         let done = self.call(async |runtime| {
@@ -26,6 +27,7 @@ impl Harness {
     }
 
     /// Sends something, and tells what became of it when it was sent first.
+    #[expect(clippy::needless_pass_by_value, reason = "closures are given as they are written")]
     pub(super) fn first_sent(&self, work: impl AsyncFn(&Runtime) -> Result<Sent, Error>) -> Result<Sent, Error> {
         match self.call_again(async |runtime, _| work(runtime).await) {
             (Ok(Sent::Duplicate), true) => Ok(Sent::Accepted),

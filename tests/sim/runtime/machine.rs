@@ -239,7 +239,7 @@ struct Disk {
 impl Disk {
     /// Whether commits are made without end: everything that is drawn comes to its end within far fewer.
     fn goes_round(&self) -> bool {
-        ledger::with(|ledger| ledger.goes_round())
+        ledger::with(ledger::Ledger::goes_round)
     }
 
     fn crash(&self) -> CommitError {

@@ -33,7 +33,9 @@ impl Ledger {
         if seen.run < run {
             seen.said.before.extend(said);
         }
-        if let Some(begins) = seen.begins_ms.filter(|begins| seen.run == 0 && latest < *begins) {
+        // One that was ended before it began, and is given another run, begins with that at once.
+        let first = seen.run == 0 && seen.renewals == 0;
+        if let Some(begins) = seen.begins_ms.filter(|begins| first && latest < *begins) {
             self.violation(format!("{id} began at {latest}, and was to begin at {begins}"));
         }
     }
