@@ -38,9 +38,15 @@ impl Cut {
     /// Where to cut so that the operation at a location is done again. Inside a loop that is its whole iteration.
     pub(crate) fn before(entries: &[(Location, Entry)], target: &Location, completions: u64) -> Result<Self, GoneOn> {
         let at = enclosing_iteration(entries, target)?.unwrap_or_else(|| target.clone());
-        let below = entries.iter().filter(|(location, _)| location.is_at_or_below(&at));
-        let orders = below.filter_map(|(_, entry)| Some(entry.completed?.order));
-        let order = orders.min().unwrap_or(completions);
+        let below = || entries.iter().filter(|(location, _)| location.is_at_or_below(&at));
+        let orders = below().filter_map(|(_, entry)| Some(entry.completed?.order));
+        // A cancellation that came while the operation was under way is what ended it.
+        let began = below().map(|(_, entry)| entry.id).min().unwrap_or(u64::MAX);
+        let cancelled = entries.iter().filter(|(_, entry)| {
+            matches!(entry.kind, EntryKind::Cancel { .. }) && entry.id > began
+        });
+        let cancelled = cancelled.filter_map(|(_, entry)| Some(entry.completed?.order));
+        let order = orders.chain(cancelled).min().unwrap_or(completions);
         Ok(Self { order, at: Some(at) })
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use everstep::storage::record::Status;
 use everstep::{Attempt, ClosePolicy, Ctx, Effect, Loop, Result, ok, workflow};
 
-use crate::kit::{Word, everyone, machine, pass};
+use crate::kit::{Word, everyone, machine, naps, pass};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -328,6 +328,22 @@ async fn what_the_runtime_records_has_a_path_that_people_can_read() {
     travels.reached(Status::is_terminal).await.unwrap();
     let history = travels.history().await.unwrap();
     assert_eq!(history.at("~cancel").unwrap().kind.name(), "cancel", "{history:?}");
+}
+
+/// Found by the simulation: what was under way when a cancellation came has completed nothing, so a reset to it kept the
+/// cancellation, and the next run was cancelled at once.
+#[tokio::test(start_paused = true)]
+async fn a_reset_to_what_a_cancellation_cut_short_takes_the_cancellation_back() {
+    let runtime = everyone().open_simulated(machine()).await.unwrap();
+    let naps = runtime.start(naps, 7200).id("naps").await.unwrap();
+    naps.reached(|status| status == Status::Sleeping).await.unwrap();
+    naps.cancel("a mistake").await.unwrap();
+    naps.reached(Status::is_terminal).await.unwrap();
+    let history = naps.history().await.unwrap();
+    let sleep = history.entries.iter().find(|entry| entry.kind.name() == "sleep");
+    naps.reset(&sleep.unwrap().path).await.unwrap();
+    naps.result().timeout("1d").await.unwrap();
+    assert!(naps.history().await.unwrap().at("~cancel").is_none());
 }
 
 /// Found by the simulation: a loop whose first iterations are gone begins with its first iteration again, and a promise of
