@@ -263,8 +263,9 @@ fn what_can_not_be_found_out_poisons() {
         let (store, plan) = open(&memory);
         prepare(&store);
         plan.at_commit(1, fault.clone());
-        // The first read checks the condition, the second asks for the position.
-        plan.at_read(2, ReadFault::Fail(ErrorKind::BrokenPipe));
+        // The first read checks the condition, the second tells how large the message is that goes, and the third asks
+        // for the position.
+        plan.at_read(3, ReadFault::Fail(ErrorKind::BrokenPipe));
         let error = kit::commit(&store, decision(&store, 2)).unwrap_err();
         assert_eq!(error.code(), "ES0218", "{error}");
         assert!(error.to_string().contains("restart to recover"), "{error}");

@@ -42,9 +42,9 @@ impl Cut {
         let orders = below().filter_map(|(_, entry)| Some(entry.completed?.order));
         // A cancellation that came while the operation was under way is what ended it.
         let began = below().map(|(_, entry)| entry.id).min().unwrap_or(u64::MAX);
-        let cancelled = entries.iter().filter(|(_, entry)| {
-            matches!(entry.kind, EntryKind::Cancel { .. }) && entry.id > began
-        });
+        let cancelled = entries
+            .iter()
+            .filter(|(_, entry)| matches!(entry.kind, EntryKind::Cancel { .. }) && entry.id > began);
         let cancelled = cancelled.filter_map(|(_, entry)| Some(entry.completed?.order));
         let order = orders.chain(cancelled).min().unwrap_or(completions);
         Ok(Self { order, at: Some(at) })
