@@ -126,11 +126,11 @@ pub const CHARGES_MAX: usize = 256;
 pub const DEATHS_BEFORE_PROBATION: u32 = 2;
 
 /// Breakdowns of an instance, with nothing good in between, before it is put into quarantine. A breakdown is a defect
-/// of the runtime or of a destructor; what code and steps return or panic with is handled elsewhere.
+/// of the runtime, of a destructor or of a function that panics; what steps come to is handled elsewhere.
 pub const PUMP_FAILURES_MAX: u32 = 5;
 
-/// Runs of an instance whose function panics, before it is put into quarantine. What panics the same way three times more
-/// is a mistake that only other code mends.
+/// Panics of the function of an instance, one after the other, before it is put into quarantine. What panics the same way
+/// three times more is a mistake that only other code mends. Fewer than the breakdowns above: it is kept with its failure.
 pub const PANICS_MAX: u32 = 4;
 
 /// How long an instance that broke down waits before it is activated again: at first, and at most.

@@ -237,7 +237,7 @@ fn rang(shared: &Shared, found: &Found, lane: &str) {
 }
 
 /// The lane of somebody who has to run, if it is one of these. What is parked already need not be opened to say so
-/// again.
+/// again, and what broke down comes back when its wait is over.
 fn lane_of(shared: &Shared, hungry: &BTreeSet<Arc<str>>, found: &Found) -> Option<Arc<str>> {
     let workflow = match found.workflow.as_str() {
         "" => load::workflow(&shared.store, &found.instance),
@@ -245,7 +245,8 @@ fn lane_of(shared: &Shared, hungry: &BTreeSet<Arc<str>>, found: &Found) -> Optio
     };
     let lane = shared.admission.lane(&workflow);
     let parked = || !knows(shared, &workflow) && is_parked(shared, &found.instance);
-    (hungry.contains(&lane) && !parked()).then_some(lane)
+    let waits = shared.supervisor.waits(&found.instance);
+    (hungry.contains(&lane) && !waits && !parked()).then_some(lane)
 }
 
 fn is_parked(shared: &Shared, instance: &InstanceId) -> bool {

@@ -19,6 +19,7 @@ use crate::actor::watchdog::At;
 use crate::clock::Millis;
 use crate::engine::{Begin, Divergence, Execution, Moment, Turn};
 use crate::ids::InstanceId;
+use crate::limits::PANICS_MAX;
 use crate::storage::key::{Arrival, Local, Meta};
 use crate::storage::payload::Payload;
 use crate::storage::record::{Flow, Priority, Runnable, Stand, State, Status};
@@ -40,6 +41,8 @@ enum Stopped {
     UnknownWorkflow(String),
     #[error("this process knows workflow `{workflow}` up to version {known}, and the instance is of version {version}")]
     UnknownVersion { workflow: String, version: u32, known: u32 },
+    #[error("its function panicked: {0}")]
+    Panicked(String),
     #[error("somebody else needs the instance")]
     Asked,
     #[error("it has nothing to do")]
@@ -52,7 +55,7 @@ impl Stopped {
         match self {
             Self::Storage(Error::TooLarge { .. } | Error::Refused(_)) => Blame::Instance,
             Self::Storage(_) => Blame::Store,
-            Self::Divergence(_) | Self::Asked | Self::Idle => Blame::Instance,
+            Self::Divergence(_) | Self::Panicked(_) | Self::Asked | Self::Idle => Blame::Instance,
             Self::UnknownWorkflow(_) | Self::UnknownVersion { .. } => Blame::Instance,
         }
     }
@@ -393,6 +396,7 @@ impl<'a> Pump<'a> {
                 incidents,
                 warnings,
                 unawaited,
+                panicked,
                 ..
             } = {
                 let instance = self.namespace.instance();
@@ -403,6 +407,11 @@ impl<'a> Pump<'a> {
             };
             for warning in warnings {
                 tracing::warn!(instance = %self.namespace.instance(), %warning);
+            }
+            if let Some(panic) = panicked
+                && self.shared.supervisor.breakdowns(self.namespace.instance()) + 1 < PANICS_MAX
+            {
+                return Err(Stopped::Panicked(panic));
             }
             let (revision, completions) = execution.progress();
             let Some(mut commit) = commit else {

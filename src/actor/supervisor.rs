@@ -41,6 +41,8 @@ struct Failures {
     all: u32,
     /// Those that it was to blame for.
     own: u32,
+    /// Whether it is about to be restarted.
+    waits: bool,
 }
 
 impl Supervisor {
@@ -49,6 +51,16 @@ impl Supervisor {
         if !self.failures.is_empty() {
             self.failures.remove(instance);
         }
+    }
+
+    /// How often an instance broke down of its own since it last came to rest.
+    pub(crate) fn breakdowns(&self, instance: &InstanceId) -> u32 {
+        self.failures.get(instance).map_or(0, |failures| failures.own)
+    }
+
+    /// Whether an instance that broke down waits for its restart.
+    pub(crate) fn waits(&self, instance: &InstanceId) -> bool {
+        self.failures.get(instance).is_some_and(|failures| failures.waits)
     }
 
     /// How many instances broke down that nothing good followed for.
@@ -63,7 +75,7 @@ impl Supervisor {
             return;
         }
         let supervisor = &shared.supervisor;
-        let Failures { all, own } = supervisor.count(instance, blame);
+        let Failures { all, own, .. } = supervisor.count(instance, blame);
         telemetry::broke_down();
         tracing::error!(%instance, count = all, reason, "an instance broke down");
         hold_back(shared, instance, blame);
@@ -80,6 +92,7 @@ impl Supervisor {
                 return;
             };
             shared.supervisor.unqueue();
+            shared.supervisor.restarts(&instance);
             if own < PUMP_FAILURES_MAX || blame == Blame::Store {
                 shared.directory.wake(&instance);
                 return;
@@ -96,7 +109,14 @@ impl Supervisor {
         let mut failures = self.failures.entry(instance.clone()).or_default();
         failures.all += 1;
         failures.own += u32::from(blame == Blame::Instance);
+        failures.waits = true;
         *failures
+    }
+
+    fn restarts(&self, instance: &InstanceId) {
+        if let Some(mut failures) = self.failures.get_mut(instance) {
+            failures.waits = false;
+        }
     }
 
     /// Takes the last place among those who wait to be restarted, and says which that is.
@@ -161,7 +181,7 @@ mod tests {
         for _ in 0..PUMP_FAILURES_MAX {
             assert_eq!(supervisor.count(&instance, Blame::Store).own, 0);
         }
-        let Failures { all, own } = supervisor.count(&instance, Blame::Instance);
+        let Failures { all, own, .. } = supervisor.count(&instance, Blame::Instance);
         assert_eq!((all, own), (PUMP_FAILURES_MAX + 1, 1));
     }
 }

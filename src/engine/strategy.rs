@@ -7,7 +7,6 @@ use crate::config::Bounds;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::retry::Next;
 use crate::engine::retry::{Backoff, Retry};
-use crate::limits::PANICS_MAX;
 use crate::storage::record::{Failure, FailureKind};
 
 /// What becomes of an instance whose function failed, when it is not tried again.
@@ -53,9 +52,10 @@ pub struct Policy {
 impl Policy {
     /// No retries, what was done is undone, no deadline.
     ///
-    /// A function that panics has a mistake in it, and to undo what it did may not be what is wanted: it is run again three
-    /// times, a second apart at first, and then put into [quarantine](Strategy::Quarantine), where it stays until somebody
-    /// has looked at it. Whoever sets retries or a strategy gets those, for a panic as for any failure.
+    /// A function that panics has a mistake in it, and neither to undo what it did nor to do it again may be what is wanted.
+    /// So its history is kept, and it is called again behind it three times, later and later. Then it is put into
+    /// [quarantine](Strategy::Quarantine), where it stays until somebody has looked at it. Whoever sets retries or a
+    /// strategy gets those, for a panic as for any failure.
     pub fn new() -> Self {
         Self::default()
     }
@@ -158,7 +158,7 @@ impl Policy {
     }
 
     /// Whether a failure is a panic of the function, and nobody said what follows one.
-    fn is_left_alone(&self, failure: &Failure) -> bool {
+    pub(crate) fn is_left_alone(&self, failure: &Failure) -> bool {
         // That of a step has the path of the step.
         let of_the_function = failure.kind == FailureKind::Panicked && failure.path.is_empty();
         of_the_function && self.retry.is_none() && self.strategy.is_none()
@@ -166,7 +166,7 @@ impl Policy {
 
     /// Whether a run may be followed by another one with the same input.
     pub(crate) fn may_run_again(&self) -> bool {
-        self.retry.is_some() || self.strategy.is_none()
+        self.retry.is_some()
     }
 
     /// What follows a failure, if nothing is said of it in particular.
@@ -181,10 +181,7 @@ impl Policy {
         }
         // Whether it is worth it was decided above; a step that gave up is reason enough to begin again.
         let worth_it = failure.clone().of_kind(FailureKind::Error);
-        let after_a_panic = self
-            .is_left_alone(failure)
-            .then(|| Retry::default().attempts(PANICS_MAX));
-        match self.retry.clone().or(after_a_panic)?.next(runs_failed, &worth_it, seed) {
+        match self.retry.as_ref()?.next(runs_failed, &worth_it, seed) {
             Next::After(wait) => Some(wait),
             Next::Exhausted | Next::NotWorthIt => None,
         }

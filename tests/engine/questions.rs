@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everstep::storage::record::FailureKind;
 use everstep::testing::harness::{End, Harness, in_every_mode};
-use everstep::{Asked, Ctx, Loop, Message, Workflow, ok};
+use everstep::{Accepts, Asked, Ctx, Loop, Message, Policy, Result, Strategy, Workflow, ok};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Message, Serialize, Deserialize)]
@@ -91,11 +91,26 @@ fn what_is_never_answered_is_answered_with_an_error() {
     });
 }
 
-workflow!(Breaks, |ctx| {
-    let asked = ctx.question::<Name>().await?;
-    ctx.sleep("s", "10s").await?;
-    panic!("no name for {}", asked.0)
-});
+/// Without a strategy it would be put aside.
+struct Breaks;
+
+impl Workflow for Breaks {
+    const NAME: &'static str = "Breaks";
+    type Input = ();
+    type Output = u32;
+
+    fn policy() -> Policy {
+        Policy::new().strategy(Strategy::Compensate)
+    }
+
+    async fn run(ctx: Ctx<Self>, (): ()) -> Result<u32> {
+        let asked = ctx.question::<Name>().await?;
+        ctx.sleep("s", "10s").await?;
+        panic!("no name for {}", asked.0)
+    }
+}
+
+impl Accepts<Name> for Breaks {}
 
 #[test]
 fn a_question_is_told_when_the_code_breaks_or_is_cancelled() {

@@ -125,6 +125,15 @@ impl Execution {
         if !self.is_cancelled() && failure.kind != FailureKind::Cancelled {
             self.report(failure.clone(), Consequence::WorkflowFailed);
         }
+        let panicked = self.definition.policy.is_left_alone(&failure);
+        if panicked && let Some(mut cancelled) = self.was_asked_to_end() {
+            // The function did not live to see it.
+            self.take_cancels();
+            cancelled.causes.push(failure.to_string());
+            self.put_down(turn, now);
+            return self.begin_undoing(cancelled.bounded(), turn, now);
+        }
+        turn.panicked = panicked.then(|| failure.to_string());
         let kept = self.definition.policy.after(&failure) == Strategy::Quarantine
             && !self.is_cancelled()
             && !failure.asks_for_rollback();

@@ -29,6 +29,9 @@ pub(crate) struct Turn {
     pub(crate) ended: bool,
     /// Whether the commit holds something for other instances.
     pub(crate) posted: bool,
+    /// What the function panicked with, if nobody said what follows. The commit puts the instance aside: it is not to be
+    /// done if the function is called again instead.
+    pub(crate) panicked: Option<String>,
     /// What observers hear of, once the commit is durable.
     pub(crate) incidents: Vec<Incident>,
     /// What the log hears of.

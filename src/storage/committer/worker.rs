@@ -204,7 +204,7 @@ impl Worker {
         }
         let began = now();
         let request = within(LINGER, requests);
-        if request.is_some() && began.elapsed() < LINGER {
+        if request.is_some() && since(began) < LINGER {
             self.linger_misses = 0;
         }
         request
@@ -288,7 +288,7 @@ impl Worker {
             next: position,
         });
         self.crowd = self.staged.len() + self.backlog.len() + requests.len();
-        self.patience = began.elapsed().min(self.patience_max);
+        self.patience = since(began).min(self.patience_max);
         let outcome = match outcome {
             Err(ReadError::Corrupt(_)) if self.staged.len() > 1 => return self.one_by_one(),
             Err(unread) => Err(unread.into()),
@@ -450,7 +450,7 @@ fn within(patience: Duration, requests: &mut mpsc::Receiver<Request>) -> Option<
         return request;
     }
     let began = now();
-    while began.elapsed() < patience {
+    while since(began) < patience {
         std::thread::yield_now();
         if let Ok(request) = requests.try_recv() {
             return Some(request);
@@ -465,4 +465,12 @@ fn within(patience: Duration, requests: &mut mpsc::Receiver<Request>) -> Option<
 )]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a thread waits for company decides nothing that is stored"
+)]
+fn since(began: Instant) -> Duration {
+    began.elapsed()
 }

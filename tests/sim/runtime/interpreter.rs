@@ -11,7 +11,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use everstep::storage::record::{Failure, FailureKind};
-use everstep::{Accepts, Activity, Attempt, Backoff, Ctx, Loop, Message, Result, Workflow, WorkflowError, branch, ok};
+use everstep::{
+    Accepts, Activity, Attempt, Backoff, Ctx, Loop, Message, Policy, Result, Strategy, Workflow, WorkflowError, branch,
+    ok,
+};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -62,6 +65,11 @@ impl Workflow for Interpreter {
     const NAME: &'static str = "interpreter";
     type Input = Program;
     type Output = Vec<String>;
+
+    /// What panics fails at once: without a strategy it would be put aside, and not come to its end.
+    fn policy() -> Policy {
+        Policy::new().strategy(Strategy::Compensate)
+    }
 
     async fn run(ctx: Ctx<Self>, program: Program) -> Result<Vec<String>> {
         let (id, number) = (ctx.id().to_string(), ctx.run_number());
