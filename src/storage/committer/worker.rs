@@ -42,7 +42,7 @@ const LINGER_MISSES_MAX: u32 = 4;
 const LINGER_NOW_AND_THEN: u32 = 64;
 
 /// A group of this many requests is not small any more: the sync is shared by enough, and waiting only costs.
-const GATHER_REQUESTS_MAX: usize = 64;
+const GATHER_REQUESTS_MAX: usize = 24;
 
 /// The thread's side of the committer.
 pub(crate) struct Worker {
