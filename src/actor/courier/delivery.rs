@@ -10,7 +10,7 @@ use crate::ids::{InstanceId, MessageId, Shard};
 use crate::limits::{OUTGOING_BYTES_MAX, OUTGOING_MAX};
 use crate::storage::payload::Payload;
 use crate::storage::record::{Content, DeadLetter, Decided, Outgoing, Parcel};
-use crate::storage::{Arrivals, Commit, Error, Posted, Refusal, Result, Store};
+use crate::storage::{Arrivals, Commit, Condition, Error, Posted, Refusal, Result, Store};
 
 /// Makes a commit when the places of its messages are known.
 pub(crate) type Build<'a> = Box<dyn FnOnce(&mut Arrivals<'_>) -> Commit + Send + 'a>;
@@ -115,7 +115,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
         let build: Build<'_> = Box::new(|arrivals| {
             let mut commit = Commit::new(sender.shard());
             for ((row, outgoing), target) in batch.iter().zip(&targets) {
-                self.put(&mut commit, target, &outgoing.parcel, arrivals, true);
+                self.put(&mut commit, target, &outgoing.parcel, arrivals, (&row.from, true));
                 commit.posted(&sender, row.revision, row.index);
             }
             commit
@@ -159,7 +159,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
         let at_home = sender.shard() == shard;
         let build: Build<'_> = Box::new(|arrivals| {
             let mut commit = Commit::new(shard);
-            self.put(&mut commit, &target, &outgoing.parcel, arrivals, at_home);
+            self.put(&mut commit, &target, &outgoing.parcel, arrivals, (&row.from, at_home));
             if at_home {
                 commit.posted(&sender, row.revision, row.index);
             }
@@ -169,8 +169,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
             Ok(()) => {
                 carried.starts(&target, &outgoing.parcel);
                 carried.woken.push(target.clone());
-                if !at_home {
-                    self.remove(row).await?;
+                if !at_home && self.remove_while_there(row).await? {
                     carried.is_removed(&target, &outgoing.parcel);
                 }
                 Ok(())
@@ -178,8 +177,9 @@ impl<'a, H: Hand> Delivery<'a, H> {
             // It got there before, and the row was left by a crash. Whoever was to be woken then is woken now.
             Err(Error::Refused(Refusal::Duplicate(_))) => {
                 carried.woken.push(target.clone());
-                self.remove(row).await?;
-                carried.is_removed(&target, &outgoing.parcel);
+                if self.remove_while_there(row).await? {
+                    carried.is_removed(&target, &outgoing.parcel);
+                }
                 Ok(())
             }
             Err(Error::Refused(Refusal::Exists)) => self.exists(row, outgoing, target, carried).await,
@@ -188,13 +188,14 @@ impl<'a, H: Hand> Delivery<'a, H> {
                 // Now it is there; whatever refuses it then is tried again in the next round.
                 let build: Build<'_> = Box::new(|arrivals| {
                     let mut commit = Commit::new(shard);
-                    self.put(&mut commit, &target, &outgoing.parcel, arrivals, false);
+                    self.put(&mut commit, &target, &outgoing.parcel, arrivals, (&row.from, false));
                     commit
                 });
                 self.hand.commit(shard, build).await?;
                 carried.woken.push(target.clone());
-                self.remove(row).await?;
-                carried.is_removed(&target, &outgoing.parcel);
+                if self.remove_while_there(row).await? {
+                    carried.is_removed(&target, &outgoing.parcel);
+                }
                 Ok(())
             }
             Err(Error::Refused(Refusal::Missing)) => {
@@ -215,12 +216,14 @@ impl<'a, H: Hand> Delivery<'a, H> {
         target: &InstanceId,
         parcel: &Parcel,
         arrivals: &mut Arrivals<'_>,
-        at_home: bool,
+        (sender, at_home): (&InstanceId, bool),
     ) {
         let namespace = self.store.namespace(target);
         match parcel {
             Parcel::Message { message, .. } if at_home && is_topic(target.as_str()) => {
                 commit.hand_over(&namespace, arrivals.next_place(), message);
+                // Last: what came there before is known as such, whoever is gone meanwhile.
+                commit.require(Condition::Exists(sender.clone()));
             }
             Parcel::Message { message, .. } => {
                 commit.deliver(&namespace, arrivals.next_place(), message);
@@ -290,6 +293,23 @@ impl<'a, H: Hand> Delivery<'a, H> {
             if let Err(error) = self.hand.commit(shard, build).await {
                 tracing::debug!(%error, notes = notes.len(), "topics remember notes that can't come again");
             }
+        }
+    }
+
+    /// Removes a row, and tells whether its sender was there until then. When a sender is deleted, what it has on its way is
+    /// written anew: the same note may be carried once more then, and has to be known.
+    async fn remove_while_there(&self, row: &Posted) -> Result<bool> {
+        let sender = self.store.namespace(&row.from);
+        let build: Build<'_> = Box::new(|_| {
+            let mut commit = Commit::new(sender.shard());
+            commit.require(Condition::Exists(row.from.clone()));
+            commit.posted(&sender, row.revision, row.index);
+            commit
+        });
+        match self.hand.commit(sender.shard(), build).await {
+            Ok(()) => Ok(true),
+            Err(Error::Refused(Refusal::Missing)) => self.remove(row).await.map(|()| false),
+            Err(error) => Err(error),
         }
     }
 
