@@ -1,65 +1,36 @@
 //! The task that runs one resident instance.
+//!
+//! It reads what is stored (`loading`), takes turns until the instance rests (`turn`), waits for news, and says why it
+//! stopped (`stopped`).
 
-use std::ops::RangeInclusive;
+mod loading;
+mod stopped;
+mod turn;
+
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use crate::actor::attempts::{Attempts, Lane, Told};
 use crate::actor::flying::Flying;
-use crate::actor::gate;
-use crate::actor::hold::{self, Held};
 use crate::actor::load;
 use crate::actor::probation::{Trial, is_suspect};
 use crate::actor::shared::Shared;
 use crate::actor::signal::{Leave, Signal};
-use crate::actor::start;
 use crate::actor::supervisor::{Blame, Supervisor};
-use crate::actor::watchdog::At;
 use crate::clock::Millis;
-use crate::engine::{Begin, Divergence, Execution, Moment, Turn};
+use crate::engine::Execution;
 use crate::ids::InstanceId;
-use crate::limits::PANICS_MAX;
-use crate::storage::key::{Arrival, Local, Meta};
-use crate::storage::payload::Payload;
-use crate::storage::record::{Flow, Priority, Runnable, Stand, State, Status};
-use crate::storage::{Activation, Condition, Error, Namespace, Refusal};
+use crate::storage::key::Arrival;
+use crate::storage::record::{Flow, Priority};
+use crate::storage::{Activation, Error, Namespace, Refusal};
 use crate::telemetry;
+
+use loading::Loading;
+use stopped::{Stopped, settle};
 
 /// How often an instance is read that does not get on in between. What makes it necessary to read it again is over when
 /// it is read; more than this is a defect, and the supervisor's business.
 const READS_MAX: u32 = 16;
-
-/// Why a pump stopped.
-#[derive(Debug, thiserror::Error)]
-enum Stopped {
-    #[error(transparent)]
-    Storage(#[from] Error),
-    #[error(transparent)]
-    Divergence(#[from] Divergence),
-    #[error("this process does not know workflow `{0}`")]
-    UnknownWorkflow(String),
-    #[error("this process knows workflow `{workflow}` up to version {known}, and the instance is of version {version}")]
-    UnknownVersion { workflow: String, version: u32, known: u32 },
-    #[error("its function panicked: {0}")]
-    Panicked(String),
-    #[error("somebody else needs the instance")]
-    Asked,
-    #[error("it has nothing to do")]
-    Idle,
-}
-
-impl Stopped {
-    /// A commit that no store would take is the instance's own; that a store can't be reached is not.
-    fn blame(&self) -> Blame {
-        match self {
-            Self::Storage(Error::TooLarge { .. } | Error::Refused(_)) => Blame::Instance,
-            Self::Storage(_) => Blame::Store,
-            Self::Divergence(_) | Self::Panicked(_) | Self::Asked | Self::Idle => Blame::Instance,
-            Self::UnknownWorkflow(_) | Self::UnknownVersion { .. } => Blame::Instance,
-        }
-    }
-}
 
 /// Runs an instance until it ends, until it has had nothing to do for a while, or until it can't go on.
 pub(crate) async fn run(shared: Arc<Shared>, instance: InstanceId, signal: Arc<Signal>) {
@@ -98,28 +69,6 @@ pub(crate) async fn run(shared: Arc<Shared>, instance: InstanceId, signal: Arc<S
     guard.armed = false;
 }
 
-/// Writes down why an instance can't go on, if that is something to write down.
-async fn settle(shared: &Shared, activation: &Activation, stopped: Result<(), Stopped>) -> Result<(), Stopped> {
-    let (status, reason, report) = match stopped {
-        Ok(()) | Err(Stopped::Idle) => return Ok(()),
-        Err(Stopped::Divergence(divergence)) => {
-            let report = shared.store.codecs().pack(&divergence).ok();
-            (Status::Stuck, divergence.to_string(), report)
-        }
-        Err(unknown @ (Stopped::UnknownWorkflow(_) | Stopped::UnknownVersion { .. })) => {
-            (Status::Parked, unknown.to_string(), None)
-        }
-        // What can't be read concerns this instance alone.
-        Err(Stopped::Storage(error @ (Error::Corrupt(_) | Error::Decode { .. } | Error::InvalidKey(_)))) => {
-            tracing::error!(instance = %activation.instance(), %error, code = error.code(), "an instance is damaged");
-            (Status::Stuck, error.to_string(), None)
-        }
-        Err(stopped) => return Err(stopped),
-    };
-    let held = Held { status, reason, report };
-    Ok(hold::put_aside(shared, activation, &held).await?)
-}
-
 /// Whatever becomes of the task (a panic, an actor that is killed), its place is given back and the instance goes on.
 struct Guard<'a> {
     shared: &'a Arc<Shared>,
@@ -137,16 +86,6 @@ impl Drop for Guard<'_> {
             Supervisor::broke_down(self.shared, self.instance, Blame::Instance, reason.to_owned());
         }
     }
-}
-
-/// What became of reading an instance.
-#[expect(clippy::large_enum_variant, reason = "it lives for a moment")]
-enum Loading {
-    Runs(Execution),
-    /// It has to come to its gate first.
-    Comes(State),
-    /// There is nothing to run.
-    Rests,
 }
 
 struct Pump<'a> {
@@ -264,205 +203,9 @@ impl<'a> Pump<'a> {
         self.crashes.map_or(0, |(deaths, _)| deaths)
     }
 
-    fn load(&mut self) -> Result<Loading, Stopped> {
-        self.seen = self.shared.store.delivered(self.namespace.shard());
-        let snapshot = self.shared.store.snapshot(self.namespace.shard())?;
-        let Some(state) = load::state(&self.namespace, &*snapshot)? else {
-            return Ok(Loading::Rests);
-        };
-        let status = state.status;
-        if status.is_terminal() || status == Status::Quarantined {
-            return Ok(Loading::Rests);
-        }
-        if start::begins_later(&state, self.shared.clock.now_ms()) {
-            self.arm(state.alarm_at_ms);
-            return Ok(Loading::Rests);
-        }
-        let deaths = load::activations(&self.namespace, &*snapshot)?;
-        self.crashes = (deaths > 0).then_some((deaths, state.completions));
-        if !self.may_run() {
-            return Ok(Loading::Rests);
-        }
-        self.flying.take_charge(state.revision);
-        // Before it is read: that may be what the process dies of.
-        self.flying.running(state.revision..=state.revision, deaths);
-        let mut loaded = load::load_from(&self.namespace, &*snapshot, state)?;
-        let Some(definition) = self.shared.definitions.get(loaded.origin.workflow.as_str()) else {
-            return Err(Stopped::UnknownWorkflow(loaded.origin.workflow));
-        };
-        // What newer code has begun, this code can't go on with.
-        if loaded.origin.version > definition.version {
-            return Err(Stopped::UnknownVersion {
-                workflow: loaded.origin.workflow,
-                version: loaded.origin.version,
-                known: definition.version,
-            });
-        }
-        self.flow = gate::flow(&self.namespace, &*snapshot)?;
-        match gate::stand(&self.flow) {
-            Some(Stand::Outside) => return Ok(Loading::Comes(loaded.state)),
-            Some(Stand::Waits { .. }) => return Ok(Loading::Rests),
-            Some(Stand::Inside { .. }) | None => {}
-        }
-        self.workflow = Arc::from(loaded.origin.workflow.as_str());
-        let lane = Lane {
-            priority: self.flow.priority,
-            workflow: Arc::clone(&self.workflow),
-            queue: definition.policy.queue,
-        };
-        self.attempts = Attempts::new(self.shared, lane);
-        self.lane = self.shared.admission.limited_lane(&self.workflow);
-        self.held = matches!(status, Status::Stuck | Status::Parked);
-        if status == Status::Pending {
-            // It runs from now on, and nothing of that is stored yet: whoever waits for it looks again.
-            self.shared.changes.tell_of(self.namespace.instance(), false);
-        }
-        self.revision_read = Some(loaded.state.revision);
-        let times = if self.reads.0 == loaded.state.revision {
-            self.reads.1
-        } else {
-            0
-        };
-        self.reads = (loaded.state.revision, times + 1);
-        loaded.crashed = self.flying.crashed();
-        // What goes back to the inbox from here on lies before that, and is known.
-        let last = loaded.inbox.back().map(|(arrival, _)| *arrival);
-        self.read = last.max(Some(Arrival::GIVEN_BACK_LAST));
-        let codecs = self.shared.store.codecs().clone();
-        let bounds = definition.bounds(self.shared.config.bounds);
-        let namespace = self.namespace.clone();
-        Ok(Loading::Runs(Execution::new(
-            namespace, loaded, definition, codecs, bounds,
-        )))
-    }
-
-    /// The instance has to pass a gate and has not come to it: it does now, and goes on when it is let in.
-    async fn come_to_gate(&mut self, before: State) -> Result<(), Stopped> {
-        let namespace = self.namespace.clone();
-        let state = State {
-            revision: before.revision + 1,
-            alarm_at_ms: None,
-            updated_at_ms: self.shared.clock.now_ms(),
-            ..before.clone()
-        };
-        let coming = self.shared.store.submit_delivery(namespace.shard(), |arrivals| {
-            let mut commit = crate::storage::Commit::new(namespace.shard());
-            commit
-                .require(Condition::Current(self.activation.clone()))
-                .require(Condition::Revision(namespace.instance().clone(), before.revision))
-                .set_state(&namespace, before.alarm_at_ms, &state)
-                .set_runnable(&namespace, None)
-                .seen(self.seen);
-            let (store, flow) = (&self.shared.store, &self.flow);
-            gate::come(store, &mut commit, &namespace, flow, state.revision, || {
-                arrivals.next_place()
-            });
-            commit
-        });
-        coming.await?.durable().await?;
-        self.shared.changes.tell(namespace.instance());
-        self.nudge_courier();
-        Ok(())
-    }
-
     fn nudge_courier(&self) {
         if let Some(courier) = self.shared.courier.get() {
             courier.nudge();
-        }
-    }
-
-    /// Takes turns until the instance rests with everything durable. Tells whether it ended.
-    async fn turn(&mut self, execution: &mut Execution) -> Result<bool, Stopped> {
-        // Also after a rest: a suspect that backs off is one still.
-        if !self.may_run() {
-            return Err(Stopped::Idle);
-        }
-        loop {
-            if self.signal.leave() == Leave::Now {
-                return Err(Stopped::Asked);
-            }
-            let now = self.shared.clock.now_ms();
-            // What has come by now wins over a time that is over.
-            if execution.gives_up(now) {
-                self.look(execution)?;
-            }
-            let Turn {
-                commit,
-                begin,
-                alarm_at_ms,
-                broadcasts,
-                ended,
-                mut posted,
-                incidents,
-                warnings,
-                unawaited,
-                panicked,
-                ..
-            } = {
-                let instance = self.namespace.instance();
-                let at = execution.whereabouts();
-                self.signal.is_at(at.outside());
-                let _watched = self.shared.watch.poll(instance, &self.workflow, At::Function(at));
-                execution.turn(now)?
-            };
-            for warning in warnings {
-                tracing::warn!(instance = %self.namespace.instance(), %warning);
-            }
-            if let Some(panic) = panicked
-                && self.shared.supervisor.breakdowns(self.namespace.instance()) + 1 < PANICS_MAX
-            {
-                return Err(Stopped::Panicked(panic));
-            }
-            let (revision, completions) = execution.progress();
-            let Some(mut commit) = commit else {
-                self.begin(begin, execution, revision..=revision);
-                self.arm(alarm_at_ms);
-                self.broadcast(broadcasts);
-                return Ok(false);
-            };
-            // They may begin before this commit, which has nothing in it that they follow from.
-            self.begin(begin, execution, revision - 1..=revision);
-            if !self.attempts.is_empty() {
-                self.flying.running(revision - 1..=revision, self.deaths());
-            }
-            commit.require(Condition::Current(self.activation.clone()));
-            if !ended {
-                commit.seen(self.seen);
-                self.charge(&mut commit, completions);
-            }
-            if std::mem::take(&mut self.held) {
-                commit.delete(&self.namespace, &Local::Meta(Meta::Hold));
-            }
-            if execution.stands().is_terminal() {
-                posted |= gate::leave(&mut commit, &self.namespace, &self.flow, revision);
-            }
-            // A commit that an earlier activation had handed over may have been on its way while the instance was
-            // read. It comes before the first commit of this one, which therefore notices.
-            if let Some(revision) = self.revision_read.take() {
-                commit.require(Condition::Revision(self.namespace.instance().clone(), revision));
-            }
-            self.shared.store.commit(commit).await?;
-            self.flying.stored();
-            self.shared.changes.tell_of(self.namespace.instance(), ended);
-            if posted {
-                self.nudge_courier();
-            }
-            self.broadcast(broadcasts);
-            for step in unawaited {
-                tracing::warn!(instance = %self.namespace.instance(), step, "a step was made and dropped before it was polled: it did not run");
-            }
-            for incident in &incidents {
-                self.shared.observers.tell(incident);
-            }
-            if ended {
-                self.shared.broadcasts.close(self.namespace.instance());
-                self.report_end(execution);
-                return Ok(true);
-            }
-            if !execution.committed() {
-                self.arm(alarm_at_ms);
-                return Ok(false);
-            }
         }
     }
 
@@ -510,12 +253,6 @@ impl<'a> Pump<'a> {
         Ok(())
     }
 
-    fn broadcast(&self, items: Vec<Payload>) {
-        for item in items {
-            self.shared.broadcasts.tell(self.namespace.instance(), item);
-        }
-    }
-
     /// Whoever comes to rest lets other suspects go on.
     fn rested(&mut self) {
         self.flying.rests();
@@ -537,48 +274,11 @@ impl<'a> Pump<'a> {
         }
     }
 
-    fn begin(&mut self, begin: Vec<Begin>, execution: &mut Execution, revisions: RangeInclusive<u64>) {
-        if begin.is_empty() || self.shared.stopping.load(Ordering::Acquire) {
-            // What does not begin is made when the instance is next activated.
-            return;
-        }
-        let entering: Vec<_> = begin.into_iter().map(|attempt| self.attempts.enter(attempt)).collect();
-        self.flying.begins(&entering);
-        self.flying.running(revisions, self.deaths());
-        for attempt in entering {
-            let instance = self.namespace.instance();
-            self.attempts
-                .begin(instance, &execution.span(), attempt, self.flying.slot());
-        }
-    }
-
-    /// Keeps count of the deaths of the process until the instance gets somewhere.
-    fn charge(&mut self, commit: &mut crate::storage::Commit, completions: u64) {
-        let Some((activations, before)) = self.crashes else {
-            return;
-        };
-        if completions == before {
-            commit.keep_runnable(&self.namespace, &Runnable::new(&*self.workflow, activations));
-        } else {
-            self.crashes = None;
-            self.trial = None;
-            commit.reset_runnable(&self.namespace, &Runnable::new(&*self.workflow, 0));
-        }
-    }
-
     /// Tells the scheduler again, also of an alarm that it has rung: the clock may have been set back since.
     fn arm(&self, alarm_at_ms: Option<Millis>) {
         if let (Some(at), Some(alarms)) = (alarm_at_ms, self.shared.alarms.get()) {
             alarms.armed(at, self.namespace.instance());
         }
-    }
-
-    fn report_end(&self, execution: &mut Execution) {
-        let moment = match execution.stands() {
-            status if status.is_terminal() => Moment::Ended(status),
-            status => Moment::PutAside(status),
-        };
-        self.shared.happened(self.namespace.instance(), &self.workflow, moment);
     }
 }
 
