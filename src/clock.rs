@@ -10,6 +10,16 @@ use crate::limits::{CLOCK_WAIT_MAX, TIMER_MAX};
 /// Milliseconds since the Unix epoch.
 pub type Millis = u64;
 
+/// A time as people have it. What lies before the epoch is the epoch.
+pub(crate) fn wall_ms(time: SystemTime) -> Millis {
+    time.duration_since(UNIX_EPOCH).map_or(0, whole_ms)
+}
+
+/// So many whole milliseconds; for ever, if there are too many to count.
+pub(crate) fn whole_ms(duration: Duration) -> Millis {
+    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
+}
+
 /// Where the wall-clock time comes from.
 pub trait Clock: Debug + Send + Sync + 'static {
     /// The wall-clock time now. It may jump in both directions.
@@ -57,8 +67,7 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the seam that the rule points to")]
     fn now_ms(&self) -> Millis {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        u64::try_from(since_epoch.as_millis()).unwrap_or(Millis::MAX)
+        wall_ms(SystemTime::now())
     }
 
     fn wait_until(&self, at_ms: Millis) -> Pin<Box<dyn Future<Output = ()> + Send>> {

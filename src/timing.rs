@@ -4,7 +4,7 @@ mod rule;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::clock::Millis;
+use crate::clock::whole_ms;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::limits::SCHEDULE_INTERVAL_MIN;
 
@@ -180,8 +180,8 @@ impl From<Every> for Timing {
             if interval < SCHEDULE_INTERVAL_MIN {
                 return Err(InvalidTiming::Interval(interval));
             }
-            let interval_ms = millis(interval);
-            let offset_ms = millis(every.offset?) % interval_ms;
+            let interval_ms = whole_ms(interval);
+            let offset_ms = whole_ms(every.offset?) % interval_ms;
             Ok(Rule::Every { interval_ms, offset_ms })
         };
         Self(rule())
@@ -191,11 +191,7 @@ impl From<Every> for Timing {
 impl From<Once> for Timing {
     fn from(Once(time): Once) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default().into_duration();
-        let rule = since.map(|since| Rule::Once { at_ms: millis(since) });
+        let rule = since.map(|since| Rule::Once { at_ms: whole_ms(since) });
         Self(rule.map_err(InvalidTiming::from))
     }
-}
-
-fn millis(duration: Duration) -> Millis {
-    Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX)
 }

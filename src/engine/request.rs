@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::clock::Millis;
+use crate::clock::{Millis, whole_ms};
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::attempt::Attempt;
 use crate::engine::derived;
@@ -135,7 +135,7 @@ impl Until {
         since_epoch
             .saturating_sub(Duration::from_millis(now_ms))
             .into_duration()?;
-        Ok(Self::At(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)))
+        Ok(Self::At(whole_ms(since_epoch)))
     }
 
     /// As people read it.
@@ -148,7 +148,7 @@ impl Until {
 
     pub(crate) fn at_ms(self, now: Millis) -> Millis {
         match self {
-            Self::After(wait) => now.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(Millis::MAX)),
+            Self::After(wait) => now.saturating_add(whole_ms(wait)),
             Self::At(at) => at,
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::clock::whole_ms;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::limits::DURATION_MAX;
 use crate::storage::record::{Failure, FailureKind};
@@ -204,7 +205,7 @@ impl fmt::Debug for Retry {
 
 /// Between half of a wait and all of it.
 fn jittered(wait: Duration, attempts: u32, seed: u64) -> Duration {
-    let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    let millis = whole_ms(wait);
     let part = xxh3_64_with_seed(&attempts.to_le_bytes(), seed) % (millis / 2 + 1);
     Duration::from_millis(millis - part)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Millis;
+use crate::clock::{Millis, whole_ms};
 use crate::config::Bounds;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::retry::Next;
@@ -128,8 +128,7 @@ impl Policy {
 
     /// When an instance runs out of time that begins then.
     pub(crate) fn deadline_at_ms(&self, begin_at_ms: Millis) -> Option<Millis> {
-        let millis = u64::try_from(self.deadline?.as_millis()).unwrap_or(Millis::MAX);
-        Some(begin_at_ms.saturating_add(millis))
+        Some(begin_at_ms.saturating_add(whole_ms(self.deadline?)))
     }
 
     fn time(mut self, time: impl IntoDuration, set: impl FnOnce(Self, Duration) -> Self) -> Self {

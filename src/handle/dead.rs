@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::actor::{self, Shared};
-use crate::clock::Millis;
-use crate::handle::{Error, Result, Sent, look, named, start, wait};
+use crate::clock::{Millis, wall_ms};
+use crate::handle::{Error, Result, Sent, look, named, wait};
 use crate::ids::{InstanceId, MessageId, Shard};
 use crate::storage::payload::Payload;
 use crate::storage::record::DeadLetter;
@@ -219,7 +219,7 @@ impl DeadLetters {
 
     /// Throws all messages away that could not be delivered before this time, and says how many they were.
     pub async fn discard_before(&self, time: SystemTime) -> Result<u64> {
-        let (before_ms, mut after, mut discarded) = (start::millis(time), None, 0);
+        let (before_ms, mut after, mut discarded) = (wall_ms(time), None, 0);
         loop {
             let page = self.list(after.as_deref()).await?;
             for letter in page.letters.iter().filter(|letter| letter.at_ms < before_ms) {

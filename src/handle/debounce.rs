@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actor::{self, Shared};
-use crate::clock::Millis;
+use crate::clock::{Millis, whole_ms};
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::debounce::{Debounce as Behind, Wanted, waiter_of};
 use crate::engine::target::Target;
 use crate::engine::{IntoWorkflow, Workflow};
 use crate::handle::exclusive::Decision;
 use crate::handle::look::{self, Seen};
-use crate::handle::start::{check_tags, check_version, whole_ms};
+use crate::handle::start::{check_tags, check_version};
 use crate::handle::{AnyHandle, Error, Handle, Operated, Result, Waiting, history, size, wait};
 use crate::ids::InstanceId;
 use crate::storage::key::{Local, Meta};

@@ -8,8 +8,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Shared;
-use crate::clock::Millis;
-use crate::handle::start::millis;
+use crate::clock::{Millis, wall_ms};
 use crate::handle::{Error, Result, look};
 use crate::ids::InstanceId;
 use crate::limits::PAGE_ROWS_MAX;
@@ -142,25 +141,25 @@ impl List {
 
     /// Only instances that were started at this time or later.
     pub fn started_from(mut self, time: SystemTime) -> Self {
-        self.range.from_ms = millis(time);
+        self.range.from_ms = wall_ms(time);
         self
     }
 
     /// Only instances that were started before this time.
     pub fn started_before(mut self, time: SystemTime) -> Self {
-        self.range.before_ms = Some(millis(time));
+        self.range.before_ms = Some(wall_ms(time));
         self
     }
 
     /// Only instances whose status changed at this time or later.
     pub fn changed_from(mut self, time: SystemTime) -> Self {
-        self.filter.updated_from_ms = millis(time);
+        self.filter.updated_from_ms = wall_ms(time);
         self
     }
 
     /// Only instances whose status last changed before this time.
     pub fn changed_before(mut self, time: SystemTime) -> Self {
-        self.filter.updated_before_ms = Some(millis(time));
+        self.filter.updated_before_ms = Some(wall_ms(time));
         self
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actor::{Shared, start_commit};
-use crate::clock::Millis;
+use crate::clock::whole_ms;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::topic::{Event, Note, origin, topic_of};
 use crate::engine::{KEPT, Message};
@@ -84,7 +84,7 @@ impl<E: Message> IntoFuture for Publishing<E> {
             let event = Event {
                 payload,
                 to_one,
-                expires_at_ms: now.saturating_add(Millis::try_from(keep?.as_millis()).unwrap_or(Millis::MAX)),
+                expires_at_ms: now.saturating_add(whole_ms(keep?)),
             };
             let payload = codecs.pack(&Note::Published(event)).map_err(storage::Error::from)?;
             let nothing = codecs.pack(&()).map_err(storage::Error::from)?;

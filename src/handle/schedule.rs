@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actor::{self, Shared};
+use crate::clock::whole_ms;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::schedule::{Diary, Order, Outcome, Plan, Schedule as Behind, Terms, schedule_of};
 use crate::engine::target::Target;
 use crate::engine::{CatchUp, IntoWorkflow, Overlap, Workflow};
 use crate::handle::exclusive::Decision;
 use crate::handle::look::{self, Seen};
-use crate::handle::start::{check_tags, check_version, whole_ms};
+use crate::handle::start::{check_tags, check_version};
 use crate::handle::{AnyHandle, Error, Handle, Result, size, wait};
 use crate::ids::InstanceId;
 use crate::storage::payload::{Payload, PayloadError};

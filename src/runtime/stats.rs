@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use crate::actor::Shared;
-use crate::clock::Stopwatch;
+use crate::clock::{Stopwatch, whole_ms};
 use crate::runtime::Runtime;
 use crate::scheduler::QueueStats;
 
@@ -80,7 +80,7 @@ impl Runtime {
         let Some((watch, before)) = before.replace(now) else {
             return 0;
         };
-        let millis = u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        let millis = whole_ms(watch.elapsed()).max(1);
         commits.saturating_sub(before).saturating_mul(1000) / millis
     }
 }

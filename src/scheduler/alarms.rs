@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::clock::{Clock, Millis};
+use crate::clock::{Clock, Millis, whole_ms};
 use crate::ids::{InstanceId, Shard};
 use crate::limits::{ALARM_WINDOW_MAX, ALARM_WINDOW_MIN, ALARMS_AT_ONCE_MAX, ALARMS_BACKOFF};
 use crate::scheduler::window::{Alarm, Window};
@@ -180,7 +180,7 @@ impl Alarms {
         match read {
             Ok((alarms, more)) => windows[index].fill(alarms, more),
             Err(error) => {
-                windows[index].spoil(now + u64::try_from(ALARMS_BACKOFF.as_millis()).unwrap_or(Millis::MAX));
+                windows[index].spoil(now + whole_ms(ALARMS_BACKOFF));
                 drop(windows);
                 tracing::error!(%error, "the alarms could not be read; they are read again");
             }

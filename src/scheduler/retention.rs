@@ -1,9 +1,8 @@
 //! Deleting instances that ended long enough ago, and what else was kept for long enough.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::clock::{Clock, Millis};
+use crate::clock::{Clock, Millis, whole_ms};
 use crate::config::{Outcome, Retention};
 use crate::ids::InstanceId;
 use crate::limits::{SWEEP_EVERY, TOMBSTONE_KEPT};
@@ -49,7 +48,7 @@ async fn sweep(store: &Store, now: Millis, retention: &Retention, gone: &Gone, s
     // Whoever was started later has not been over for long enough.
     let before_ms = retention
         .shortest()
-        .map_or(0, |shortest| now.saturating_sub(millis(shortest)).saturating_add(1));
+        .map_or(0, |shortest| now.saturating_sub(whole_ms(shortest)).saturating_add(1));
     for shard in store.shards() {
         let mut after: Option<Cursor> = None;
         loop {
@@ -87,7 +86,7 @@ async fn sweep(store: &Store, now: Millis, retention: &Retention, gone: &Gone, s
                     swept.damaged += 1;
                     continue;
                 };
-                if now.saturating_sub(tombstone.deleted_at_ms) >= millis(TOMBSTONE_KEPT) {
+                if now.saturating_sub(tombstone.deleted_at_ms) >= whole_ms(TOMBSTONE_KEPT) {
                     commit.forget_tombstone(&instance);
                 }
             }
@@ -102,7 +101,7 @@ async fn sweep(store: &Store, now: Millis, retention: &Retention, gone: &Gone, s
         }
         if let Some(period) = retention.dead_letters {
             let forgotten = store
-                .forget_dead_letters(shard, now.saturating_sub(millis(period)))
+                .forget_dead_letters(shard, now.saturating_sub(whole_ms(period)))
                 .await?;
             if forgotten > 0 {
                 tracing::info!(
@@ -121,7 +120,7 @@ fn is_over(retention: &Retention, row: &IndexRow, now: Millis) -> bool {
         return false;
     };
     let period = retention.period(&row.workflow, ended);
-    period.is_some_and(|period| now.saturating_sub(row.updated_at_ms) >= millis(period))
+    period.is_some_and(|period| now.saturating_sub(row.updated_at_ms) >= whole_ms(period))
 }
 
 /// How an instance with this status has ended, if it has.
@@ -179,13 +178,10 @@ async fn delete(store: &Store, instance: &InstanceId, retention: &Retention, now
     }
 }
 
-fn millis(period: Duration) -> Millis {
-    Millis::try_from(period.as_millis()).unwrap_or(Millis::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     use super::*;
     use crate::config::Config;

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::clock::Millis;
+use crate::clock::{Millis, whole_ms};
 use crate::engine::divergence::Divergence;
 use crate::engine::error::{Result, WorkflowError};
 use crate::engine::execution::outside::Undecided;
@@ -204,7 +204,7 @@ impl Execution {
         }
         let seed = xxh3_64(self.namespace.instance().as_str().as_bytes());
         let wait = self.definition.policy.next_run(self.state.retries + 1, failure, seed)?;
-        let at = now.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(Millis::MAX));
+        let at = now.saturating_add(whole_ms(wait));
         let in_time = self.origin.deadline_at_ms.is_none_or(|deadline| at < deadline);
         in_time.then_some(at)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::clock::Millis;
+use crate::clock::{Millis, whole_ms};
 use crate::engine::attempt::{Attempt, AttemptId, Pulse};
 use crate::engine::bounds::Warning;
 use crate::engine::execution::Execution;
@@ -190,7 +190,7 @@ impl Execution {
         if !Pulse::take_news(&self.beats) {
             return;
         }
-        let every = u64::try_from(PROGRESS_EVERY.as_millis()).unwrap_or(Millis::MAX);
+        let every = whole_ms(PROGRESS_EVERY);
         let mut said = Vec::new();
         let mut early = false;
         for (location, step) in self.steps.running() {
@@ -302,7 +302,7 @@ impl Execution {
                 return;
             }
         };
-        let at_ms = now.saturating_add(u64::try_from(wait.as_millis()).unwrap_or(Millis::MAX));
+        let at_ms = now.saturating_add(whole_ms(wait));
         self.report(failure.clone(), Consequence::Retry { at_ms });
         step.number = number + 1;
         step.phase = Phase::Due { at_ms };

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::clock::Millis;
+use crate::clock::{Millis, whole_ms};
 use crate::engine::schedule::{CatchUp, Order, Outcome, Overlap, Terms};
 use crate::limits::{SCHEDULE_LATE_MAX, SCHEDULE_STARTS_MAX, SCHEDULE_WAITING_MAX};
 use crate::timing::{Times, in_utc};
@@ -86,8 +86,7 @@ impl Diary {
 
     /// Looks at the clock: slots whose time has come begin, wait, or are passed over.
     pub(super) fn come_to(&mut self, now: Millis, terms: &Terms, times: &Times) {
-        let late_max = Millis::try_from(SCHEDULE_LATE_MAX.as_millis()).unwrap_or(Millis::MAX);
-        let on_time = |slot: Millis| begins_at_ms(terms, slot).saturating_add(late_max) >= now;
+        let on_time = |slot: Millis| begins_at_ms(terms, slot).saturating_add(whole_ms(SCHEDULE_LATE_MAX)) >= now;
         let is_due = |slot: Millis| begins_at_ms(terms, slot) <= now;
         if let Some(first) = self.next_ms.filter(|slot| !self.paused && is_due(*slot)) {
             let missed = !on_time(first);

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
-use crate::clock::Millis;
+use crate::clock::whole_ms;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::context::Ctx;
 use crate::engine::journal::has_given_back;
@@ -158,7 +158,7 @@ impl Future for Publish {
                 topic,
                 payload: payload.clone(),
                 to_one,
-                keep_ms: Millis::try_from(keep.as_millis()).unwrap_or(Millis::MAX),
+                keep_ms: whole_ms(keep),
             }))
         };
         ready!(this.operation.poll_with(cx, request))?;
