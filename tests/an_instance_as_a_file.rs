@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use everstep::storage::OpenOptions;
 use everstep::storage::record::Status;
-use everstep::testing::harness::{End, replay_check};
+use everstep::testing::rig::{End, replay_file};
 use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
 use serde::{Deserialize, Serialize};
 
@@ -116,8 +116,8 @@ fn an_instance_is_exported_replayed_imported_and_goes_on() {
     assert_eq!(written, through_the_handle);
 
     // Today's code fits, and has not ended; the next would leave such instances stuck, and says where.
-    assert!(matches!(replay_check::<Payment>(&written), Ok(None)));
-    let divergence = replay_check::<next::Payment>(&written).unwrap_err().to_string();
+    assert!(matches!(replay_file::<Payment>(&written), Ok(None)));
+    let divergence = replay_file::<next::Payment>(&written).unwrap_err().to_string();
     assert!(
         divergence.contains("reserve") && divergence.contains("hold"),
         "{divergence}"
@@ -134,7 +134,7 @@ fn an_instance_is_exported_replayed_imported_and_goes_on() {
         let over = executor.block_on(end(text(store), "order-1"));
         is_closed(store);
         // What is over is replayed to its end.
-        let ended = replay_check::<Payment>(&over).unwrap();
+        let ended = replay_file::<Payment>(&over).unwrap();
         assert_eq!(ended, Some(End::Completed("42 approved by kim".to_owned())));
         let report = OpenOptions::new().verify(text(store)).unwrap();
         assert!(report.is_clean(), "{report}");

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use everstep::storage::engine::Engine;
 use everstep::storage::engines::Memory;
-use everstep::testing::conformance::{self, Harness, Subject};
+use everstep::testing::conformance::{self, Candidate, Subject};
 
 struct InMemory;
 
-impl Harness for InMemory {
+impl Candidate for InMemory {
     fn fresh(&self) -> Box<dyn Subject> {
         Box::new(Clones(Memory::new()))
     }
@@ -32,7 +32,7 @@ fn memory() {
 /// An engine that is opened from a directory.
 struct OnDisk(fn(&std::path::Path) -> Arc<dyn Engine>);
 
-impl Harness for OnDisk {
+impl Candidate for OnDisk {
     fn fresh(&self) -> Box<dyn Subject> {
         Box::new(Directory {
             path: tempfile::tempdir().expect("a temporary directory can be made"),

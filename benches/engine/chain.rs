@@ -1,6 +1,6 @@
 //! The workflow that both benches of the engine run: a chain of steps that do nothing.
 
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Ctx, Result, Workflow, ok};
 
 /// Lengths of histories that are compared: what a step costs must not depend on them.
@@ -32,11 +32,11 @@ impl Workflow for Chain {
     }
 }
 
-/// A harness with a chain that was started and has not run.
-pub(crate) fn started(steps: u32) -> Harness<Chain> {
-    let mut harness = Harness::new(Plan::Live, 1);
-    harness.start("chain", &steps);
-    harness
+/// A rig with a chain that was started and has not run.
+pub(crate) fn started(steps: u32) -> Rig<Chain> {
+    let mut rig = Rig::new(Plan::Live, 1);
+    rig.start("chain", &steps);
+    rig
 }
 
 /// What a chain of that length comes to.

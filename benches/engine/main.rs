@@ -1,7 +1,7 @@
 //! What the engine itself costs: a step, and a replay.
 //!
 //! In memory and in virtual time, so that no disk and no clock takes part; what counts is the CPU time of the thread
-//! that runs the engine, so that a machine that is busy with other things makes little difference. The harness that
+//! that runs the engine, so that a machine that is busy with other things makes little difference. The rig that
 //! drives it and the store in memory are counted along, which makes every figure an upper bound.
 //!
 //! `cargo xtask bench engine`, or with lengths of its own, `cargo xtask bench engine 500 5000`
@@ -31,13 +31,13 @@ fn main() {
 fn measure(steps: u32) -> (Duration, Duration) {
     let mut best = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
-        let mut harness = chain::started(steps);
+        let mut rig = chain::started(steps);
         let begin = cpu_time();
-        let end = harness.run("chain").expect("the code is the same");
+        let end = rig.run("chain").expect("the code is the same");
         best.0 = best.0.min(cpu_time() - begin);
         assert_eq!(end, chain::end(steps));
         let begin = cpu_time();
-        let replayed = harness.replay("chain").expect("the code is the same");
+        let replayed = rig.replay("chain").expect("the code is the same");
         best.1 = best.1.min(cpu_time() - begin);
         assert_eq!(replayed, Some(end));
     }

@@ -23,10 +23,10 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 fn main() {
     println!("{:>8} {:>14}", "steps", "bytes an entry");
     for steps in chain::lengths() {
-        let mut harness = chain::started(steps);
-        assert_eq!(harness.run("chain").expect("the code is the same"), chain::end(steps));
+        let mut rig = chain::started(steps);
+        assert_eq!(rig.run("chain").expect("the code is the same"), chain::end(steps));
         let before = allocated();
-        harness.replay("chain").expect("the code is the same");
+        rig.replay("chain").expect("the code is the same");
         let held = HELD.load(Ordering::Relaxed).saturating_sub(before);
         println!("{steps:>8} {:>14}", held / steps as usize);
     }

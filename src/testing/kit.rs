@@ -27,7 +27,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::clock::Millis;
+use crate::clock::{Millis, wall_ms, whole_ms};
 use crate::duration::IntoDuration;
 use crate::engine::{IntoWorkflow, Message, Witness, Workflow};
 use crate::handle::{Sent, Start};
@@ -35,7 +35,7 @@ use crate::limits::TEST_COMMITS_MAX;
 use crate::runtime::{Builder, Runtime};
 use crate::storage::Store;
 
-use super::harness::BEGINNING_MS;
+use super::rig::BEGINNING_MS;
 pub use calls::Call;
 use calls::Calls;
 use copies::Copies;
@@ -47,7 +47,6 @@ pub use mock::Mock;
 pub use recorded::replay_check;
 use seeded::Seeded;
 use text::or_panic;
-use time::millis;
 
 /// A runtime in a test: the real one, in virtual time, on a disk in memory.
 ///
@@ -198,7 +197,7 @@ impl Harness {
         self.bounded(Self::over(
             builder.clone(),
             *seed,
-            millis(time),
+            wall_ms(time),
             Mode::Plain,
             self.mocks(),
         ))
@@ -377,7 +376,7 @@ impl Harness {
     pub fn be_down_for(&self, duration: impl IntoDuration) {
         let duration = or_panic(duration.into_duration(), |error| format!("{error}"));
         drop(self.inner.life.take());
-        let whole = Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX);
+        let whole = whole_ms(duration);
         let now = &self.inner.now_ms;
         now.set(now.get().saturating_add(whole));
         self.settle();

@@ -7,13 +7,13 @@
 //!
 //! What lives here is shipped, so it is code and not test code: a check that fails says in words what was expected
 //! and what was found. It may be called from any test; nothing else in the crate calls it. Read `kit.rs` to test
-//! workflows, and `conformance/mod.rs` to prove an engine. `harness` and `world`, which no page shows, are the engine alone,
+//! workflows, and `conformance/mod.rs` to prove an engine. `rig` and `world`, which no page shows, are the engine alone,
 //! without a runtime, for the tests of the engine itself.
 
 pub mod conformance;
-#[doc(hidden)]
-pub mod harness;
 mod kit;
+#[doc(hidden)]
+pub mod rig;
 #[doc(hidden)]
 pub mod world;
 

@@ -1,6 +1,6 @@
 //! A world of several workflows in virtual time: instances that start, message and outlive each other.
 //!
-//! Where the harness runs one instance, a world runs all of them, with a courier between them. It is one process: when
+//! Where the rig runs one instance, a world runs all of them, with a courier between them. It is one process: when
 //! its plan says that it dies, everything in memory is gone, and the next process finds only what is stored. Who is
 //! looked at first follows from a seed. `life.rs` has the process, `look.rs` what can be seen from outside.
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::harness::{BEGINNING_MS, Plan, Still};
+use super::rig::{BEGINNING_MS, Plan, Still};
 use crate::actor;
 use crate::clock::{Clock, Millis};
 use crate::engine::schedule::Schedule;
@@ -46,7 +46,7 @@ type Deed = Box<dyn FnOnce(&mut World) + Send>;
 /// Several workflows, their instances, and a courier between them.
 ///
 /// ```
-/// # use everstep::testing::harness::{End, Plan};
+/// # use everstep::testing::rig::{End, Plan};
 /// # use everstep::testing::world::World;
 /// # use everstep::{Ctx, Result, Workflow, ok};
 /// # struct Greet; impl Workflow for Greet {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::{BranchStatus, EntryKind, FailureKind};
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Ctx, Result, Workflow, WorkflowError, branch, ok};
 
 macro_rules! workflow {
@@ -23,10 +23,10 @@ macro_rules! workflow {
 }
 
 fn run<W: Workflow<Input = (), Output = Vec<String>>>() -> Vec<String> {
-    let end = in_every_mode::<W, _>(1, |harness| {
-        harness.start("i", &());
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.replay("i").unwrap().as_ref(), Some(&end));
+    let end = in_every_mode::<W, _>(1, |rig| {
+        rig.start("i", &());
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.replay("i").unwrap().as_ref(), Some(&end));
         end
     });
     let End::Completed(seen) = end else {
@@ -104,11 +104,11 @@ fn all_errors_of_a_join_are_told_by_name() {
         run::<Joins>(),
         ["Branches all", "quick: too quick", "middle: in the middle"]
     );
-    let mut harness = Harness::<Joins>::new(Plan::Live, 1);
-    harness.start("i", &());
-    harness.run("i").unwrap();
+    let mut rig = Rig::<Joins>::new(Plan::Live, 1);
+    rig.start("i", &());
+    rig.run("i").unwrap();
     assert!(
-        harness.history("i")["all/slow/late"].completed.is_some(),
+        rig.history("i")["all/slow/late"].completed.is_some(),
         "it ran to its end"
     );
 }
@@ -116,17 +116,17 @@ fn all_errors_of_a_join_are_told_by_name() {
 /// BEHAVIOUR 25: the history shows how far each branch is.
 #[test]
 fn a_join_shows_the_state_of_its_branches() {
-    let mut harness = Harness::<Joins>::new(Plan::Evict, 1);
-    harness.start("i", &());
-    let states = |harness: &Harness<Joins>| match &harness.history("i")["all"].kind {
+    let mut rig = Rig::<Joins>::new(Plan::Evict, 1);
+    rig.start("i", &());
+    let states = |rig: &Rig<Joins>| match &rig.history("i")["all"].kind {
         EntryKind::Join { branches } => branches.iter().map(|(_, status)| *status).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
-    harness.run_for("i", Duration::from_secs(1_800)).unwrap();
+    rig.run_for("i", Duration::from_secs(1_800)).unwrap();
     let (failed, running) = (BranchStatus::Failed, BranchStatus::Running);
-    assert_eq!(states(&harness), [failed, running, failed]);
-    harness.run("i").unwrap();
-    assert_eq!(states(&harness), [failed, BranchStatus::Completed, failed]);
+    assert_eq!(states(&rig), [failed, running, failed]);
+    rig.run("i").unwrap();
+    assert_eq!(states(&rig), [failed, BranchStatus::Completed, failed]);
 }
 
 workflow!(Races, |ctx| {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use everstep::storage::record::{FailureKind, Status};
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Bounds, Ctx, Loop, Message, Workflow, branch, ok};
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
@@ -21,18 +21,18 @@ macro_rules! workflow {
 /// Cancels an instance a minute after its start, in every mode, and tells how and in which state it ended, and what its
 /// code had to say before.
 fn cancelled<W: Workflow<Input = (), Output = Vec<String>>>() -> (End<Vec<String>>, Status, Vec<String>) {
-    in_every_mode::<W, _>(1, |harness| {
-        harness.start("i", &());
-        harness.cancel_after("i", Duration::from_secs(60), "enough");
-        harness.cancel_after("i", Duration::from_secs(60), "and once more");
-        harness.cancel_after("i", Duration::from_secs(61), "and again");
-        let end = harness.run("i").unwrap();
-        assert!(harness.replay("i").unwrap().is_some(), "it replays to its end");
-        let status = harness.state("i").status;
-        assert_eq!(harness.state("i").alarm_at_ms, None);
-        harness.cancel("i", "after the end");
-        assert_eq!(harness.run("i").unwrap(), end, "after the end it is harmless");
-        (end, status, harness.published("i", "seen").unwrap_or_default())
+    in_every_mode::<W, _>(1, |rig| {
+        rig.start("i", &());
+        rig.cancel_after("i", Duration::from_secs(60), "enough");
+        rig.cancel_after("i", Duration::from_secs(60), "and once more");
+        rig.cancel_after("i", Duration::from_secs(61), "and again");
+        let end = rig.run("i").unwrap();
+        assert!(rig.replay("i").unwrap().is_some(), "it replays to its end");
+        let status = rig.state("i").status;
+        assert_eq!(rig.state("i").alarm_at_ms, None);
+        rig.cancel("i", "after the end");
+        assert_eq!(rig.run("i").unwrap(), end, "after the end it is harmless");
+        (end, status, rig.published("i", "seen").unwrap_or_default())
     })
 }
 
@@ -221,12 +221,12 @@ workflow!(Stepping, |ctx| {
 
 #[test]
 fn running_steps_get_the_cancellation() {
-    let mut harness = Harness::<Stepping>::new(Plan::Live, 4).spread(u64::MAX, Duration::from_millis(1));
-    harness.start("i", &());
-    harness.cancel_after("i", Duration::from_secs(1), "enough");
-    assert!(matches!(harness.run("i").unwrap(), End::Failed(_)));
-    assert_eq!(harness.cancelled_attempts(), 1);
-    assert_eq!(harness.state("i").status, Status::Cancelled);
+    let mut rig = Rig::<Stepping>::new(Plan::Live, 4).spread(u64::MAX, Duration::from_millis(1));
+    rig.start("i", &());
+    rig.cancel_after("i", Duration::from_secs(1), "enough");
+    assert!(matches!(rig.run("i").unwrap(), End::Failed(_)));
+    assert_eq!(rig.cancelled_attempts(), 1);
+    assert_eq!(rig.state("i").status, Status::Cancelled);
 }
 
 static CHARGED: AtomicU32 = AtomicU32::new(0);
@@ -245,11 +245,11 @@ workflow!(Charges, |ctx| {
 /// again, and cancelled it then.
 #[test]
 fn nothing_begins_when_a_cancellation_is_there() {
-    let mut harness = Harness::<Charges>::new(Plan::CrashBefore(3), 1).spread(1_000, Duration::from_secs(1));
-    harness.start("i", &());
-    harness.cancel_after("i", Duration::from_secs(2), "enough");
-    assert!(matches!(harness.run("i").unwrap(), End::Failed(_)));
-    assert_eq!(harness.commits(), 5, "the one that took the cancellation was lost");
+    let mut rig = Rig::<Charges>::new(Plan::CrashBefore(3), 1).spread(1_000, Duration::from_secs(1));
+    rig.start("i", &());
+    rig.cancel_after("i", Duration::from_secs(2), "enough");
+    assert!(matches!(rig.run("i").unwrap(), End::Failed(_)));
+    assert_eq!(rig.commits(), 5, "the one that took the cancellation was lost");
     assert_eq!(CHARGED.load(Ordering::Relaxed), 1, "once, before the cancellation");
 }
 
@@ -269,10 +269,10 @@ fn code_that_goes_on_after_every_error_ends_all_the_same() {
         scope_entries_max: 1_000,
         ..Bounds::default()
     };
-    let mut harness = Harness::<Stubborn>::new(Plan::Live, 1).bounds(bounds);
-    harness.start("i", &());
-    harness.cancel_after("i", Duration::from_secs(60), "enough");
-    let end = harness.run("i").unwrap();
+    let mut rig = Rig::<Stubborn>::new(Plan::Live, 1).bounds(bounds);
+    rig.start("i", &());
+    rig.cancel_after("i", Duration::from_secs(60), "enough");
+    let end = rig.run("i").unwrap();
     assert!(matches!(end, End::Failed(_)), "{end:?}");
-    assert_eq!(harness.state("i").status, Status::Cancelled);
+    assert_eq!(rig.state("i").status, Status::Cancelled);
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Ctx, Loop, ok};
 
 /// How often the function was called, how often what is new in it ran, and the part whose step has another name there.
@@ -29,10 +29,10 @@ define!(Changes: usize => usize, accepts [], |ctx, many| {
     ok(many)
 });
 
-fn spread(plan: Plan) -> Harness<Changes> {
-    let mut harness = Harness::new(plan, 1).spread(1, Duration::ZERO);
-    harness.start("i", &20);
-    harness
+fn spread(plan: Plan) -> Rig<Changes> {
+    let mut rig = Rig::new(plan, 1).spread(1, Duration::ZERO);
+    rig.start("i", &20);
+    rig
 }
 
 /// Found in review: after a crash between a commit and the delivery of what it completed, the code said more than a commit
@@ -47,12 +47,12 @@ fn nothing_is_written_before_it_is_known_that_the_code_comes_to_the_end_of_its_p
     let number = last.split(['~', '/']).find_map(|part| part.parse().ok()).unwrap();
     LAST.store(number, Ordering::Relaxed);
     CALLS.store(0, Ordering::Relaxed);
-    let mut harness = spread(Plan::CrashAfter(1));
-    let divergence = harness.run("i").unwrap_err();
+    let mut rig = spread(Plan::CrashAfter(1));
+    let divergence = rig.run("i").unwrap_err();
     assert_eq!(divergence.path, last);
     assert_eq!(NEW.load(Ordering::Relaxed), 0, "nothing new was begun");
-    assert_eq!(harness.commits(), 1, "nothing was written");
-    assert!(harness.emitted::<(usize, String)>("i").is_empty());
+    assert_eq!(rig.commits(), 1, "nothing was written");
+    assert!(rig.emitted::<(usize, String)>("i").is_empty());
 }
 
 define!(SaysMuch: usize => usize, accepts [], |ctx, many| {
@@ -75,16 +75,16 @@ define!(SaysMuch: usize => usize, accepts [], |ctx, many| {
 #[test]
 fn what_is_said_on_the_way_is_stored_once() {
     let script = |plan| {
-        let mut harness = Harness::<SaysMuch>::new(plan, 1).spread(1, Duration::ZERO);
-        harness.start("i", &15);
-        assert_eq!(harness.run("i").unwrap(), End::Completed(15), "{plan:?}");
-        let items = harness.emitted::<(usize, String)>("i").into_iter();
+        let mut rig = Rig::<SaysMuch>::new(plan, 1).spread(1, Duration::ZERO);
+        rig.start("i", &15);
+        assert_eq!(rig.run("i").unwrap(), End::Completed(15), "{plan:?}");
+        let items = rig.emitted::<(usize, String)>("i").into_iter();
         let mut turns: Vec<usize> = items.map(|(_, (turn, _))| turn).collect();
         turns.sort_unstable();
         let expected: Vec<usize> = (0..4).flat_map(|turn| [turn; 15]).collect();
         assert_eq!(turns, expected, "{plan:?}");
-        assert_eq!(harness.replay("i").unwrap(), Some(End::Completed(15)), "{plan:?}");
-        harness.commits()
+        assert_eq!(rig.replay("i").unwrap(), Some(End::Completed(15)), "{plan:?}");
+        rig.commits()
     };
     let commits = script(Plan::Live);
     assert!(commits > 8, "{commits}");

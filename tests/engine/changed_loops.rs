@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Accepts, Ctx, Loop, Message, Result, Workflow, ok};
 use serde::{Deserialize, Serialize};
 
@@ -31,11 +31,11 @@ macro_rules! code {
     };
 }
 
-fn started<W: Workflow<Input = (), Output = u32>>() -> Harness<W> {
-    let mut harness = Harness::new(Plan::Evict, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Waiting);
-    harness
+fn started<W: Workflow<Input = (), Output = u32>>() -> Rig<W> {
+    let mut rig = Rig::new(Plan::Evict, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Waiting);
+    rig
 }
 
 /// Three iterations, and a fourth that waits.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::{FailureKind, Status};
-use everstep::testing::harness::{End, Plan};
+use everstep::testing::rig::{End, Plan};
 use everstep::testing::world::{World, in_every_world};
 use everstep::{Accepts, ClosePolicy, Ctx, Loop, Message, WorkflowError, ensure, ok};
 use futures_util::FutureExt;

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use everstep::storage::record::EntryKind;
-use everstep::testing::harness::{End, Plan};
+use everstep::testing::rig::{End, Plan};
 use everstep::testing::world::{World, in_every_world};
 use everstep::{Ctx, Message, branch, ok};
 use futures_util::FutureExt;

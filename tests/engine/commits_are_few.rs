@@ -1,6 +1,6 @@
 //! What the common shapes cost: durable commits are what a workflow pays with.
 
-use everstep::testing::harness::{Harness, Plan};
+use everstep::testing::rig::{Plan, Rig};
 use everstep::{Accepts, Ctx, Loop, Message, Workflow, branch, ok};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -15,13 +15,13 @@ macro_rules! workflow {
 }
 
 /// Commits beside the start, the last one included.
-fn commits<W: Workflow<Input = ()>>(prepare: impl FnOnce(Harness<W>) -> Harness<W>) -> u64 {
-    let mut harness = prepare(Harness::<W>::new(Plan::Live, 1));
-    if harness.commits() == 0 {
-        harness.start("i", &());
+fn commits<W: Workflow<Input = ()>>(prepare: impl FnOnce(Rig<W>) -> Rig<W>) -> u64 {
+    let mut rig = prepare(Rig::<W>::new(Plan::Live, 1));
+    if rig.commits() == 0 {
+        rig.start("i", &());
     }
-    harness.run("i").unwrap();
-    harness.commits()
+    rig.run("i").unwrap();
+    rig.commits()
 }
 
 workflow!(Chain, |ctx| {
@@ -85,41 +85,41 @@ impl Accepts<News> for Told {}
 
 #[test]
 fn n_steps_cost_n() {
-    assert_eq!(commits::<Chain>(|harness| harness), 10 + 1);
+    assert_eq!(commits::<Chain>(|rig| rig), 10 + 1);
 }
 
 #[test]
 fn a_sleep_costs_two() {
-    assert_eq!(commits::<Sleeping>(|harness| harness), 2 + 1);
+    assert_eq!(commits::<Sleeping>(|rig| rig), 2 + 1);
 }
 
 #[test]
 fn steps_that_end_together_cost_one() {
-    let together = |harness: Harness<Joined>| harness.spread(1, Duration::from_secs(1));
+    let together = |rig: Rig<Joined>| rig.spread(1, Duration::from_secs(1));
     assert_eq!(commits(together), 1 + 1, "the join has none of its own");
-    assert_eq!(commits::<Joined>(|harness| harness), 10 + 1, "one after the other");
-    let together = |harness: Harness<Mapped>| harness.spread(1, Duration::from_secs(1));
+    assert_eq!(commits::<Joined>(|rig| rig), 10 + 1, "one after the other");
+    let together = |rig: Rig<Mapped>| rig.spread(1, Duration::from_secs(1));
     assert_eq!(commits(together), 1 + 1);
 }
 
 #[test]
 fn a_race_costs_what_its_winner_does() {
-    assert_eq!(commits::<Raced>(|harness| harness), 1 + 1);
+    assert_eq!(commits::<Raced>(|rig| rig), 1 + 1);
 }
 
 #[test]
 fn a_loop_costs_what_its_steps_do() {
-    assert_eq!(commits::<Looped>(|harness| harness), 10 + 1);
+    assert_eq!(commits::<Looped>(|rig| rig), 10 + 1);
 }
 
 #[test]
 fn a_message_that_is_there_costs_one() {
-    let told = |mut harness: Harness<Told>| {
-        harness.start("i", &());
-        harness.send("i", &News(1));
-        harness
+    let told = |mut rig: Rig<Told>| {
+        rig.start("i", &());
+        rig.send("i", &News(1));
+        rig
     };
-    let mut harness = told(Harness::<Told>::new(Plan::Live, 1));
-    harness.run("i").unwrap();
-    assert_eq!(harness.commits(), 1, "it goes with what follows: the end");
+    let mut rig = told(Rig::<Told>::new(Plan::Live, 1));
+    rig.run("i").unwrap();
+    assert_eq!(rig.commits(), 1, "it goes with what follows: the end");
 }

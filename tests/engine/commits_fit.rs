@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everstep::limits::{EVENT_WAITS_MAX, PAYLOAD_BYTES_MAX};
 use everstep::storage::record::FailureKind;
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Attempt, Ctx, Loop, Message, Workflow, WorkflowError, critical, ok};
 use futures_util::future::select_all;
 use serde::{Deserialize, Serialize};
@@ -24,11 +24,11 @@ fn run<W: Workflow<Input = usize, Output = usize>>(many: usize) -> End<usize> {
 }
 
 fn run_as<W: Workflow<Input = usize, Output = usize>>(id: &str, many: usize) -> End<usize> {
-    let mut harness = Harness::<W>::new(Plan::Live, 1).spread(1, Duration::ZERO);
-    harness.start(id, &many);
-    let end = harness.run(id).unwrap();
+    let mut rig = Rig::<W>::new(Plan::Live, 1).spread(1, Duration::ZERO);
+    rig.start(id, &many);
+    let end = rig.run(id).unwrap();
     if let End::Completed(_) = end {
-        assert!(harness.replay(id).unwrap() == Some(End::Completed(many)), "it replays");
+        assert!(rig.replay(id).unwrap() == Some(End::Completed(many)), "it replays");
     }
     end
 }
@@ -55,15 +55,15 @@ workflow!(Emits, |ctx, many| {
 /// all that they said was one that no store takes.
 #[test]
 fn what_many_parts_say_together_is_stored_once() {
-    let script = |harness: &mut Harness<Emits>| {
-        harness.start("i", &45);
-        assert_eq!(harness.run("i").unwrap(), End::Completed(45));
-        let items = harness.emitted::<(usize, String)>("i").into_iter();
+    let script = |rig: &mut Rig<Emits>| {
+        rig.start("i", &45);
+        assert_eq!(rig.run("i").unwrap(), End::Completed(45));
+        let items = rig.emitted::<(usize, String)>("i").into_iter();
         let mut items: Vec<usize> = items.map(|(_, (number, _))| number).collect();
         items.sort_unstable();
         assert_eq!(items, (0..45).collect::<Vec<_>>());
     };
-    let spread = |plan| Harness::<Emits>::new(plan, 1).spread(1, Duration::ZERO);
+    let spread = |plan| Rig::<Emits>::new(plan, 1).spread(1, Duration::ZERO);
     let mut live = spread(Plan::Live);
     script(&mut live);
     let commits = live.commits();
@@ -144,7 +144,7 @@ fn what_is_too_large_to_be_stored_is_refused() {
     assert_eq!(refused::<Compensates>(5_000_000), "ES0301");
     assert_eq!(run::<CompensatesOften>(2), End::Completed(2));
     assert_eq!(refused::<CompensatesOften>(5), "ES0305");
-    let mut grows = Harness::<Grows>::new(Plan::Live, 1);
+    let mut grows = Rig::<Grows>::new(Plan::Live, 1);
     grows.start("i", &String::new());
     match grows.run("i").unwrap() {
         End::Failed(failure) => assert_eq!(failure.code.as_deref(), Some("ES0301")),
@@ -252,9 +252,9 @@ workflow!(Outgrows, |ctx, bytes| {
 /// went on from the error did so.
 #[test]
 fn a_loop_that_is_refused_keeps_its_history() {
-    let code = in_every_mode::<Outgrows, _>(1, |harness| {
-        harness.start("i", &(PAYLOAD_BYTES_MAX - 100));
-        match harness.run("i").unwrap() {
+    let code = in_every_mode::<Outgrows, _>(1, |rig| {
+        rig.start("i", &(PAYLOAD_BYTES_MAX - 100));
+        match rig.run("i").unwrap() {
             End::Failed(failure) => failure.code.clone(),
             other => panic!("{other:?}"),
         }
@@ -276,9 +276,9 @@ workflow!(OutgrowsAtOnce, |ctx, bytes| {
 /// could go on from the error.
 #[test]
 fn a_state_that_is_too_large_ends_the_function() {
-    let code = in_every_mode::<OutgrowsAtOnce, _>(1, |harness| {
-        harness.start("i", &(PAYLOAD_BYTES_MAX + 1));
-        match harness.run("i").unwrap() {
+    let code = in_every_mode::<OutgrowsAtOnce, _>(1, |rig| {
+        rig.start("i", &(PAYLOAD_BYTES_MAX + 1));
+        match rig.run("i").unwrap() {
             End::Failed(failure) => failure.code.clone(),
             other => panic!("{other:?}"),
         }

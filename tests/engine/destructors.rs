@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use everstep::storage::record::Status;
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Ctx, Loop, Message, Policy, Result, Retry, Workflow, WorkflowError, ok};
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
@@ -100,12 +100,12 @@ workflow!(Undoes, |ctx| {
 fn the_code_of_users_is_dropped_outside_of_every_lock() {
     fn runs<W: Workflow<Input = (), Output = u32> + everstep::Accepts<News>>() {
         for plan in [Plan::Live, Plan::Evict] {
-            let mut harness = Harness::<W>::new(plan, 1).audited();
-            harness.start("i", &());
-            assert_eq!(harness.run("i").unwrap(), End::Waiting);
-            harness.send("i", &News(7));
-            assert_eq!(harness.run("i").unwrap(), End::Completed(7));
-            assert_eq!(harness.replay("i").unwrap(), Some(End::Completed(7)));
+            let mut rig = Rig::<W>::new(plan, 1).audited();
+            rig.start("i", &());
+            assert_eq!(rig.run("i").unwrap(), End::Waiting);
+            rig.send("i", &News(7));
+            assert_eq!(rig.run("i").unwrap(), End::Completed(7));
+            assert_eq!(rig.replay("i").unwrap(), Some(End::Completed(7)));
         }
     }
     runs::<Holds>();
@@ -114,15 +114,15 @@ fn the_code_of_users_is_dropped_outside_of_every_lock() {
 
 #[test]
 fn what_undoes_something_is_dropped_outside_of_every_lock() {
-    let mut live = Harness::<Undoes>::new(Plan::Live, 1);
+    let mut live = Rig::<Undoes>::new(Plan::Live, 1);
     live.start("i", &());
     assert!(matches!(live.run("i").unwrap(), End::Failed(_)));
     for commit in 1..=live.commits() {
         for plan in [Plan::CrashBefore(commit), Plan::CrashAfter(commit)] {
-            let mut harness = Harness::<Undoes>::new(plan, 1);
-            harness.start("i", &());
-            assert!(matches!(harness.run("i").unwrap(), End::Failed(_)));
-            assert_eq!(harness.state("i").status, Status::Compensated);
+            let mut rig = Rig::<Undoes>::new(plan, 1);
+            rig.start("i", &());
+            assert!(matches!(rig.run("i").unwrap(), End::Failed(_)));
+            assert_eq!(rig.state("i").status, Status::Compensated);
         }
     }
 }
@@ -140,11 +140,11 @@ workflow!(IsCancelled, |ctx| {
 
 #[test]
 fn what_a_cancellation_ends_is_dropped_outside_of_every_lock() {
-    let mut harness = Harness::<IsCancelled>::new(Plan::Live, 1);
-    harness.start("i", &());
-    harness.cancel_after("i", std::time::Duration::from_secs(60), "enough");
-    assert!(matches!(harness.run("i").unwrap(), End::Failed(_)));
-    assert_eq!(harness.state("i").status, Status::Cancelled);
+    let mut rig = Rig::<IsCancelled>::new(Plan::Live, 1);
+    rig.start("i", &());
+    rig.cancel_after("i", std::time::Duration::from_secs(60), "enough");
+    assert!(matches!(rig.run("i").unwrap(), End::Failed(_)));
+    assert_eq!(rig.state("i").status, Status::Cancelled);
 }
 
 /// The context of whoever starts the child, for its policy to use.
@@ -183,7 +183,7 @@ workflow!(LetsGo, |ctx| {
 /// locked; and so was a predicate of a compensation that was given another one.
 #[test]
 fn what_is_said_of_a_child_runs_outside_of_every_lock() {
-    let mut harness = Harness::<LetsGo>::new(Plan::Live, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Completed(1));
+    let mut rig = Rig::<LetsGo>::new(Plan::Live, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Completed(1));
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Accepts, Ctx, Divergence, Message, Result, Workflow, WorkflowError, branch, ok};
 use serde::{Deserialize, Serialize};
 
@@ -76,26 +76,26 @@ code!(Original, |ctx| {
 });
 
 /// An instance of the original that waits for its message.
-fn waiting() -> Harness<Original> {
-    let mut harness = Harness::new(Plan::Live, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Waiting);
-    harness
+fn waiting() -> Rig<Original> {
+    let mut rig = Rig::new(Plan::Live, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Waiting);
+    rig
 }
 
 /// An instance of the original that naps.
-fn napping() -> Harness<Original> {
-    let mut harness = waiting();
-    harness.send("i", &News(42));
-    let end = harness.run_for("i", Duration::from_secs(60)).unwrap();
+fn napping() -> Rig<Original> {
+    let mut rig = waiting();
+    rig.send("i", &News(42));
+    let end = rig.run_for("i", Duration::from_secs(60)).unwrap();
     assert_eq!(end, End::Waiting);
-    harness
+    rig
 }
 
 /// Deploys code that does not fit, and then the original again.
-fn refused<V: Workflow<Output = u32>>(harness: Harness<Original>) -> Divergence {
-    let before = (harness.history("i"), harness.state("i"), harness.commits());
-    let mut wrong = harness.deploy::<V>();
+fn refused<V: Workflow<Output = u32>>(rig: Rig<Original>) -> Divergence {
+    let before = (rig.history("i"), rig.state("i"), rig.commits());
+    let mut wrong = rig.deploy::<V>();
     let Err(divergence) = wrong.run("i") else {
         panic!("code that does not fit was run");
     };
@@ -295,9 +295,9 @@ code!(Longer, |ctx| {
 
 #[test]
 fn a_step_inserted_where_nothing_is_recorded_yet_is_legal() {
-    let mut harness = waiting().deploy::<Longer>();
-    harness.send("i", &News(42));
-    assert_eq!(harness.run("i").unwrap(), End::Completed(49));
+    let mut rig = waiting().deploy::<Longer>();
+    rig.send("i", &News(42));
+    assert_eq!(rig.run("i").unwrap(), End::Completed(49));
 }
 
 static CALLED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
@@ -313,9 +313,9 @@ code!(Whimsical, |ctx| {
 #[test]
 #[should_panic(expected = "loaded again")]
 fn a_branch_on_what_is_not_recorded_is_found_by_running_twice() {
-    let mut harness = Harness::<Whimsical>::new(Plan::Live, 1).audited();
-    harness.start("i", &());
-    let _ = harness.run("i");
+    let mut rig = Rig::<Whimsical>::new(Plan::Live, 1).audited();
+    rig.start("i", &());
+    let _ = rig.run("i");
 }
 
 #[derive(Debug, Message, Serialize, Deserialize)]
@@ -358,12 +358,12 @@ code!(TakesWeather, |ctx| {
 
 #[test]
 fn a_wait_for_fewer_kinds_than_it_took() {
-    let mut harness = Harness::<TookNews>::new(Plan::Live, 1);
-    harness.start("i", &());
-    harness.send("i", &News(42));
-    let end = harness.run_for("i", Duration::from_secs(60)).unwrap();
+    let mut rig = Rig::<TookNews>::new(Plan::Live, 1);
+    rig.start("i", &());
+    rig.send("i", &News(42));
+    let end = rig.run_for("i", Duration::from_secs(60)).unwrap();
     assert_eq!(end, End::Waiting);
-    let mut wrong = harness.deploy::<TakesWeather>();
+    let mut wrong = rig.deploy::<TakesWeather>();
     let Err(divergence) = wrong.run("i") else {
         panic!("code that does not fit was run");
     };
@@ -403,11 +403,11 @@ code!(Awaits, |ctx| {
 
 #[test]
 fn a_wait_for_a_child_that_was_let_go() {
-    let mut harness = Harness::<LetsGo>::new(Plan::Live, 1);
-    harness.start("i", &());
-    let end = harness.run_for("i", Duration::from_secs(60)).unwrap();
+    let mut rig = Rig::<LetsGo>::new(Plan::Live, 1);
+    rig.start("i", &());
+    let end = rig.run_for("i", Duration::from_secs(60)).unwrap();
     assert_eq!(end, End::Waiting);
-    let mut wrong = harness.deploy::<Awaits>();
+    let mut wrong = rig.deploy::<Awaits>();
     let Err(divergence) = wrong.run("i") else {
         panic!("code that does not fit was run");
     };

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use everstep::storage::record::Status;
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Attempt, Ctx, Loop, Message, branch, ensure, ok};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -37,16 +37,16 @@ workflow!(TwoSteps, |ctx| {
 #[test]
 fn a_dropped_step_is_cancelled_and_its_late_result_changes_nothing() {
     for seed in 0..6 {
-        let first = in_every_mode::<TwoSteps, _>(seed, |harness| {
-            harness.tell_late_results();
-            harness.start("i", &());
-            assert_eq!(harness.run("i").unwrap(), End::Waiting);
-            let steps: Vec<_> = harness.history("i").into_keys().collect();
+        let first = in_every_mode::<TwoSteps, _>(seed, |rig| {
+            rig.tell_late_results();
+            rig.start("i", &());
+            assert_eq!(rig.run("i").unwrap(), End::Waiting);
+            let steps: Vec<_> = rig.history("i").into_keys().collect();
             assert_eq!(steps.len(), 1, "only the winner is recorded: {steps:?}");
-            harness.send("i", &News(1));
-            harness.run("i").unwrap()
+            rig.send("i", &News(1));
+            rig.run("i").unwrap()
         });
-        let mut live = Harness::<TwoSteps>::new(Plan::Live, seed);
+        let mut live = Rig::<TwoSteps>::new(Plan::Live, seed);
         live.start("i", &());
         live.run("i").unwrap();
         assert_eq!(live.cancelled_attempts(), 1, "{first:?}, seed {seed}");
@@ -66,10 +66,10 @@ workflow!(SecondAttempt, |ctx| {
 
 #[test]
 fn the_late_result_of_an_attempt_that_another_one_followed_changes_nothing() {
-    let end = in_every_mode::<SecondAttempt, _>(1, |harness| {
-        harness.tell_late_results();
-        harness.start("i", &());
-        harness.run("i").unwrap()
+    let end = in_every_mode::<SecondAttempt, _>(1, |rig| {
+        rig.tell_late_results();
+        rig.start("i", &());
+        rig.run("i").unwrap()
     });
     assert_eq!(end, End::Completed("attempt 3, two".into()));
 }
@@ -79,12 +79,12 @@ fn the_late_result_of_an_attempt_that_another_one_followed_changes_nothing() {
 #[test]
 fn a_loser_that_ended_in_the_same_commit_is_no_divergence() {
     for seed in 0..6 {
-        let mut harness = Harness::<TwoSteps>::new(Plan::Live, seed).spread(1, Duration::ZERO);
-        harness.start("i", &());
-        harness.send("i", &News(1));
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.history("i").len(), 3, "both ended, and the message was taken");
-        assert_eq!(harness.replay("i").unwrap(), Some(end), "seed {seed}");
+        let mut rig = Rig::<TwoSteps>::new(Plan::Live, seed).spread(1, Duration::ZERO);
+        rig.start("i", &());
+        rig.send("i", &News(1));
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.history("i").len(), 3, "both ended, and the message was taken");
+        assert_eq!(rig.replay("i").unwrap(), Some(end), "seed {seed}");
     }
 }
 
@@ -97,10 +97,10 @@ workflow!(Returns, |ctx| {
 #[test]
 fn a_loser_that_ended_in_the_same_commit_is_no_divergence_at_the_end() {
     for seed in 0..6 {
-        let mut harness = Harness::<Returns>::new(Plan::Live, seed).spread(1, Duration::ZERO);
-        harness.start("i", &());
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.replay("i").unwrap(), Some(end), "seed {seed}");
+        let mut rig = Rig::<Returns>::new(Plan::Live, seed).spread(1, Duration::ZERO);
+        rig.start("i", &());
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.replay("i").unwrap(), Some(end), "seed {seed}");
     }
 }
 
@@ -115,13 +115,13 @@ workflow!(SleepOrStep, |ctx| {
 /// FAULTS 29.
 #[test]
 fn a_dropped_sleep_loses_its_alarm() {
-    in_every_mode::<SleepOrStep, _>(1, |harness| {
-        harness.start("i", &());
-        assert_eq!(harness.run("i").unwrap(), End::Waiting);
-        let state = harness.state("i");
+    in_every_mode::<SleepOrStep, _>(1, |rig| {
+        rig.start("i", &());
+        assert_eq!(rig.run("i").unwrap(), End::Waiting);
+        let state = rig.state("i");
         assert_eq!((state.status, state.alarm_at_ms), (Status::Waiting, None));
-        harness.send("i", &News(1));
-        harness.run("i").unwrap()
+        rig.send("i", &News(1));
+        rig.run("i").unwrap()
     });
 }
 
@@ -138,11 +138,11 @@ workflow!(MessageOrStep, |ctx| {
 
 #[test]
 fn a_dropped_wait_takes_no_message() {
-    let end = in_every_mode::<MessageOrStep, _>(1, |harness| {
-        harness.start("i", &());
-        harness.send_after("i", Duration::from_secs(60), &News(1));
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.inbox_len("i"), 1, "it stays for whoever comes next");
+    let end = in_every_mode::<MessageOrStep, _>(1, |rig| {
+        rig.start("i", &());
+        rig.send_after("i", Duration::from_secs(60), &News(1));
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.inbox_len("i"), 1, "it stays for whoever comes next");
         end
     });
     assert_eq!(end, End::Completed("step".into()));
@@ -152,12 +152,12 @@ fn a_dropped_wait_takes_no_message() {
 /// that had taken the message, and the message was gone.
 #[test]
 fn a_message_that_comes_together_with_a_result_is_not_lost() {
-    let mut harness = Harness::<MessageOrStep>::new(Plan::Live, 1).spread(1, Duration::ZERO);
-    harness.start("i", &());
-    harness.send_after("i", Duration::ZERO, &News(1));
-    let end = harness.run("i").unwrap();
+    let mut rig = Rig::<MessageOrStep>::new(Plan::Live, 1).spread(1, Duration::ZERO);
+    rig.start("i", &());
+    rig.send_after("i", Duration::ZERO, &News(1));
+    let end = rig.run("i").unwrap();
     assert_eq!(end, End::Completed("news 1".into()), "the message comes first");
-    assert_eq!(harness.history("i").len(), 3, "and the step ended in the same commit");
+    assert_eq!(rig.history("i").len(), 3, "and the step ended in the same commit");
 }
 
 workflow!(FirstOfTwoWaits, |ctx| {
@@ -171,12 +171,12 @@ workflow!(FirstOfTwoWaits, |ctx| {
 /// message was gone.
 #[test]
 fn of_two_waits_the_dropped_one_takes_no_message() {
-    let end = in_every_mode::<FirstOfTwoWaits, _>(1, |harness| {
-        harness.start("i", &());
-        harness.send("i", &News(1));
-        harness.send("i", &News(2));
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.inbox_len("i"), 1);
+    let end = in_every_mode::<FirstOfTwoWaits, _>(1, |rig| {
+        rig.start("i", &());
+        rig.send("i", &News(1));
+        rig.send("i", &News(2));
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.inbox_len("i"), 1);
         end
     });
     assert_eq!(end, End::Completed("news 1".into()));
@@ -189,13 +189,13 @@ workflow!(TwoWaits, |ctx| {
 
 #[test]
 fn messages_that_are_there_win_over_times_that_are_over_for_every_wait() {
-    let end = in_every_mode::<TwoWaits, _>(1, |harness| {
-        harness.start("i", &());
-        assert_eq!(harness.run_for("i", Duration::from_millis(500)).unwrap(), End::Waiting);
-        harness.send("i", &News(1));
-        harness.send("i", &News(2));
-        harness.advance(Duration::from_secs(5));
-        harness.run("i").unwrap()
+    let end = in_every_mode::<TwoWaits, _>(1, |rig| {
+        rig.start("i", &());
+        assert_eq!(rig.run_for("i", Duration::from_millis(500)).unwrap(), End::Waiting);
+        rig.send("i", &News(1));
+        rig.send("i", &News(2));
+        rig.advance(Duration::from_secs(5));
+        rig.run("i").unwrap()
     });
     assert_eq!(end, End::Completed("Some(1) Some(2)".into()));
 }
@@ -248,21 +248,21 @@ define!(Compounds: u32 => String, accepts [News], |ctx, kind| {
 #[test]
 fn what_is_asked_for_and_dropped_before_the_code_rests_leaves_nothing_behind() {
     for (kind, polled) in (0..6).flat_map(|kind| [(kind, true), (kind, false)]) {
-        let mut harness = Harness::<Compounds>::new(Plan::Live, 1).audited();
+        let mut rig = Rig::<Compounds>::new(Plan::Live, 1).audited();
         IS_POLLED.set(polled);
-        harness.start("i", &kind);
-        assert_eq!(harness.run("i").unwrap(), End::Waiting);
-        let history: Vec<_> = harness.history("i").into_keys().collect();
+        rig.start("i", &kind);
+        assert_eq!(rig.run("i").unwrap(), End::Waiting);
+        let history: Vec<_> = rig.history("i").into_keys().collect();
         assert!(
             history.iter().all(|path| path.starts_with("News")),
             "{kind}: {history:?}"
         );
         IS_POLLED.set(!polled);
-        assert_eq!(harness.replay("i").unwrap(), None);
-        harness.send("i", &News(1));
-        assert_eq!(harness.run("i").unwrap(), End::Completed("done".into()));
+        assert_eq!(rig.replay("i").unwrap(), None);
+        rig.send("i", &News(1));
+        assert_eq!(rig.run("i").unwrap(), End::Completed("done".into()));
         IS_POLLED.set(polled);
-        assert_eq!(harness.replay("i").unwrap(), Some(End::Completed("done".into())));
+        assert_eq!(rig.replay("i").unwrap(), Some(End::Completed("done".into())));
     }
 }
 
@@ -293,11 +293,11 @@ workflow!(LoopThatIsCancelled, |ctx| {
 /// over as soon as it came to it, and never came to what had been asked for beside it.
 #[test]
 fn a_loop_that_a_cancellation_ends_is_over_at_the_same_place_in_replay() {
-    let won = in_every_mode::<LoopThatIsCancelled, _>(1, |harness| {
-        harness.start("i", &());
-        harness.cancel_after("i", Duration::from_secs(1), "enough");
-        harness.run("i").unwrap();
-        harness.published::<String>("i", "won")
+    let won = in_every_mode::<LoopThatIsCancelled, _>(1, |rig| {
+        rig.start("i", &());
+        rig.cancel_after("i", Duration::from_secs(1), "enough");
+        rig.run("i").unwrap();
+        rig.published::<String>("i", "won")
     });
     assert_eq!(won.as_deref(), Some("loop"));
 }

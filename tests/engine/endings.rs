@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use everstep::storage::record::{EntryKind, Failure, FailureKind, Status};
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Accepts, Attempt, Backoff, Ctx, Message, Policy, Result, Strategy, Workflow, WorkflowError};
 use everstep::{branch, critical, ok, rollback};
 use serde::{Deserialize, Serialize};
@@ -54,17 +54,17 @@ macro_rules! workflow {
 /// How it ended, in which state, after how many runs and retries, and what was undone.
 type Outcome = (End<Vec<String>>, Status, (u32, u32), Vec<String>);
 
-fn outcome<W: Workflow<Input = u32, Output = Vec<String>>>(harness: &mut Harness<W>) -> Outcome {
-    let end = harness.run("i").unwrap();
-    let state = harness.state("i");
+fn outcome<W: Workflow<Input = u32, Output = Vec<String>>>(rig: &mut Rig<W>) -> Outcome {
+    let end = rig.run("i").unwrap();
+    let state = rig.state("i");
     (end, state.status, (state.run, state.retries), take_calls(W::NAME))
 }
 
 fn run<W: Workflow<Input = u32, Output = Vec<String>>>(input: u32) -> Outcome {
-    in_every_mode::<W, _>(1, |harness| {
+    in_every_mode::<W, _>(1, |rig| {
         take_calls(W::NAME);
-        harness.start("i", &input);
-        outcome(harness)
+        rig.start("i", &input);
+        outcome(rig)
     })
 }
 
@@ -143,10 +143,10 @@ workflow!(CancelledInside, Policy::new(), |ctx, _input| {
 /// BEHAVIOUR 9: a cancellation is never a value, also out of a join.
 #[test]
 fn a_cancellation_passes_through() {
-    let outcome = in_every_mode::<CancelledInside, _>(1, |harness| {
-        harness.start("i", &0);
-        harness.cancel_after("i", Duration::from_secs(60), "enough");
-        outcome(harness)
+    let outcome = in_every_mode::<CancelledInside, _>(1, |rig| {
+        rig.start("i", &0);
+        rig.cancel_after("i", Duration::from_secs(60), "enough");
+        outcome(rig)
     });
     assert_eq!(outcome.1, Status::Cancelled);
     assert_eq!(failure(&outcome).kind, FailureKind::Branches);
@@ -176,15 +176,15 @@ workflow!(
 );
 
 fn retried(input: u32) -> (Outcome, u64) {
-    in_every_mode::<Retried, _>(1, |harness| {
+    in_every_mode::<Retried, _>(1, |rig| {
         take_calls("Retried");
-        let began = harness.now_ms();
-        harness.start("i", &input);
+        let began = rig.now_ms();
+        rig.start("i", &input);
         for number in 1..=5 {
-            harness.send("i", &News(number));
+            rig.send("i", &News(number));
         }
-        let outcome = outcome(harness);
-        let hours = (harness.now_ms() - began) / 3_600_000;
+        let outcome = outcome(rig);
+        let hours = (rig.now_ms() - began) / 3_600_000;
         (outcome, hours)
     })
 }
@@ -211,18 +211,18 @@ fn retries_come_to_an_end() {
 /// Between two runs nothing is begun, also when it is woken; and asking it to end ends it at once.
 #[test]
 fn between_two_runs_it_rests() {
-    let outcome = in_every_mode::<Retried, _>(1, |harness| {
+    let outcome = in_every_mode::<Retried, _>(1, |rig| {
         take_calls("Retried");
-        harness.start("i", &99);
-        harness.send("i", &News(1));
-        assert_eq!(harness.run_for("i", Duration::from_secs(60)).unwrap(), End::Waiting);
-        assert_eq!(harness.state("i").status, Status::BackingOff);
-        assert!(harness.history("i").is_empty());
-        harness.send("i", &News(2));
-        assert_eq!(harness.run_for("i", Duration::from_secs(60)).unwrap(), End::Waiting);
-        assert_eq!((harness.inbox_len("i"), harness.state("i").run), (1, 2));
-        harness.cancel("i", "enough");
-        outcome(harness)
+        rig.start("i", &99);
+        rig.send("i", &News(1));
+        assert_eq!(rig.run_for("i", Duration::from_secs(60)).unwrap(), End::Waiting);
+        assert_eq!(rig.state("i").status, Status::BackingOff);
+        assert!(rig.history("i").is_empty());
+        rig.send("i", &News(2));
+        assert_eq!(rig.run_for("i", Duration::from_secs(60)).unwrap(), End::Waiting);
+        assert_eq!((rig.inbox_len("i"), rig.state("i").run), (1, 2));
+        rig.cancel("i", "enough");
+        outcome(rig)
     });
     assert_eq!((outcome.1, outcome.2), (Status::Cancelled, (2, 1)));
     assert_eq!(failure(&outcome).message, "enough");
@@ -263,16 +263,16 @@ workflow!(
 /// BEHAVIOUR 32: kept as it is: the history stays, the last run is not undone, and waking it changes nothing.
 #[test]
 fn quarantine_keeps_everything() {
-    let ((end, status, runs, undone), paths) = in_every_mode::<Quarantined, _>(1, |harness| {
+    let ((end, status, runs, undone), paths) = in_every_mode::<Quarantined, _>(1, |rig| {
         take_calls("Quarantined");
-        harness.start("i", &0);
-        let found = outcome(harness);
-        harness.send("i", &News(1));
-        let commits = harness.commits();
-        assert_eq!(harness.run("i").unwrap(), End::Waiting);
-        assert_eq!(harness.commits(), commits, "it is left alone");
-        assert_eq!(harness.hold("i").unwrap().reason, "look at this");
-        let paths: Vec<_> = harness.history("i").into_keys().collect();
+        rig.start("i", &0);
+        let found = outcome(rig);
+        rig.send("i", &News(1));
+        let commits = rig.commits();
+        assert_eq!(rig.run("i").unwrap(), End::Waiting);
+        assert_eq!(rig.commits(), commits, "it is left alone");
+        assert_eq!(rig.hold("i").unwrap().reason, "look at this");
+        let paths: Vec<_> = rig.history("i").into_keys().collect();
         (found, paths)
     });
     assert_eq!((end, status, runs), (End::Waiting, Status::Quarantined, (2, 1)));
@@ -298,15 +298,15 @@ workflow!(Continued, Policy::new(), |ctx, input| {
 });
 
 fn continued(last: u32) -> (Outcome, usize, Vec<String>) {
-    in_every_mode::<Continued, _>(1, |harness| {
+    in_every_mode::<Continued, _>(1, |rig| {
         take_calls("Continued");
-        harness.start("i", &0);
+        rig.start("i", &0);
         for number in [1, 2, last, 4] {
-            harness.send("i", &News(number));
+            rig.send("i", &News(number));
         }
-        let outcome = outcome(harness);
-        let paths = harness.history("i").into_keys().collect();
-        (outcome, harness.inbox_len("i"), paths)
+        let outcome = outcome(rig);
+        let paths = rig.history("i").into_keys().collect();
+        (outcome, rig.inbox_len("i"), paths)
     })
 }
 
@@ -334,10 +334,10 @@ workflow!(GoesOnAnyway, Policy::new(), |ctx, input| {
 
 #[test]
 fn what_was_cancelled_does_not_go_on() {
-    let outcome = in_every_mode::<GoesOnAnyway, _>(1, |harness| {
-        harness.start("i", &0);
-        harness.cancel_after("i", Duration::from_secs(60), "enough");
-        outcome(harness)
+    let outcome = in_every_mode::<GoesOnAnyway, _>(1, |rig| {
+        rig.start("i", &0);
+        rig.cancel_after("i", Duration::from_secs(60), "enough");
+        outcome(rig)
     });
     assert_eq!((outcome.1, outcome.2), (Status::Cancelled, (1, 0)));
 }
@@ -391,11 +391,11 @@ fn a_deadline_ends_it() {
 /// BEHAVIOUR 33: what is shielded goes on; the instance has failed all the same, whatever its code makes of it.
 #[test]
 fn a_deadline_can_not_be_swallowed() {
-    let (outcome, seen) = in_every_mode::<Late, _>(1, |harness| {
+    let (outcome, seen) = in_every_mode::<Late, _>(1, |rig| {
         take_calls("Late");
-        harness.start("i", &3);
-        let outcome = outcome(harness);
-        (outcome, harness.published::<[String; 2]>("i", "seen").unwrap())
+        rig.start("i", &3);
+        let outcome = outcome(rig);
+        (outcome, rig.published::<[String; 2]>("i", "seen").unwrap())
     });
     assert_eq!(seen, ["DeadlineExceeded", "clean"]);
     assert_eq!(failure(&outcome).kind, FailureKind::DeadlineExceeded);
@@ -414,12 +414,12 @@ fn a_deadline_can_not_be_swallowed() {
 /// BEHAVIOUR 33: it ends when the time is over, and that is recorded among the completions.
 #[test]
 fn a_deadline_comes_in_time() {
-    let mut harness = Harness::<Late>::new(Plan::Live, 1).audited();
-    let began = harness.now_ms();
-    harness.start("i", &0);
-    harness.run("i").unwrap();
-    assert_eq!(harness.now_ms() - began, 600_000);
-    let history = harness.history("i");
+    let mut rig = Rig::<Late>::new(Plan::Live, 1).audited();
+    let began = rig.now_ms();
+    rig.start("i", &0);
+    rig.run("i").unwrap();
+    assert_eq!(rig.now_ms() - began, 600_000);
+    let history = rig.history("i");
     let deadlines = history.values().filter(|entry| entry.kind == EntryKind::Deadline);
     assert_eq!(deadlines.filter_map(|entry| entry.completed).count(), 1);
 }

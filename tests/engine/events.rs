@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::EntryKind;
-use everstep::testing::harness::{End, Plan};
+use everstep::testing::rig::{End, Plan};
 use everstep::testing::world::{World, in_every_world};
 use everstep::{Ctx, Message, Result, ok};
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::{Entry, EntryKind};
-use everstep::testing::harness::{End, Plan};
+use everstep::testing::rig::{End, Plan};
 use everstep::testing::world::{World, in_every_world};
 use everstep::{ClosePolicy, Ctx, Loop, Message, Workflow, ok};
 use futures_util::future::{Either, select};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::{EntryKind, FailureKind, Reach, Status};
-use everstep::testing::harness::{End, Plan};
+use everstep::testing::rig::{End, Plan};
 use everstep::testing::world::{World, in_every_world};
 use everstep::{Ctx, Policy, Result, Strategy, Workflow, WorkflowError, branch, ensure, ok};
 

@@ -2,7 +2,7 @@
 //! answers. An instance that asks for too much fails; it does not end up in quarantine with a commit that no store takes.
 
 use everstep::storage::record::Failure;
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Ctx, Message, Result, Workflow, ok};
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -27,11 +27,11 @@ impl Workflow for ManyNames {
     }
 }
 
-fn failure<W: Workflow>(harness: &mut Harness<W>) -> Failure
+fn failure<W: Workflow>(rig: &mut Rig<W>) -> Failure
 where
     W::Output: std::fmt::Debug,
 {
-    match harness.run("i").unwrap() {
+    match rig.run("i").unwrap() {
         End::Failed(failure) => failure,
         other => panic!("{other:?}"),
     }
@@ -39,14 +39,14 @@ where
 
 #[test]
 fn names_that_do_not_fit_into_a_commit_fail_the_instance() {
-    let mut harness = Harness::<ManyNames>::new(Plan::Live, 1);
-    harness.start("i", &(18_000, 200));
-    let failure = failure(&mut harness);
+    let mut rig = Rig::<ManyNames>::new(Plan::Live, 1);
+    rig.start("i", &(18_000, 200));
+    let failure = failure(&mut rig);
     assert_eq!(failure.code.as_deref(), Some("ES0305"), "{failure:?}");
-    assert!(harness.history("i").is_empty(), "nothing had begun");
-    let mut harness = Harness::<ManyNames>::new(Plan::Live, 1);
-    harness.start("i", &(18_000, 10));
-    assert_eq!(harness.run("i").unwrap(), End::Completed(18_000), "shorter ones fit");
+    assert!(rig.history("i").is_empty(), "nothing had begun");
+    let mut rig = Rig::<ManyNames>::new(Plan::Live, 1);
+    rig.start("i", &(18_000, 10));
+    assert_eq!(rig.run("i").unwrap(), End::Completed(18_000), "shorter ones fit");
 }
 
 struct ManyValues;
@@ -72,16 +72,16 @@ impl Workflow for ManyValues {
 #[test]
 fn published_names_are_bounded_also_after_a_restart() {
     for plan in [Plan::Live, Plan::Evict, Plan::CrashBefore(9)] {
-        let mut harness = Harness::<ManyValues>::new(plan, 1);
-        harness.start("i", &1_023);
+        let mut rig = Rig::<ManyValues>::new(plan, 1);
+        rig.start("i", &1_023);
         assert_eq!(
-            harness.run("i").unwrap(),
+            rig.run("i").unwrap(),
             End::Completed(()),
             "with the one that is always there"
         );
-        let mut harness = Harness::<ManyValues>::new(plan, 1);
-        harness.start("i", &1_024);
-        assert_eq!(failure(&mut harness).code.as_deref(), Some("ES0306"));
+        let mut rig = Rig::<ManyValues>::new(plan, 1);
+        rig.start("i", &1_024);
+        assert_eq!(failure(&mut rig).code.as_deref(), Some("ES0306"));
     }
 }
 
@@ -104,12 +104,12 @@ impl Workflow for Chatters {
 /// Each item is a row, however small it is.
 #[test]
 fn small_words_are_bounded_by_their_rows() {
-    let mut harness = Harness::<Chatters>::new(Plan::Live, 1);
-    harness.start("i", &4_000);
-    assert_eq!(harness.run("i").unwrap(), End::Completed(()));
-    let mut harness = Harness::<Chatters>::new(Plan::Live, 1);
-    harness.start("i", &5_000);
-    assert_eq!(failure(&mut harness).code.as_deref(), Some("ES0107"));
+    let mut rig = Rig::<Chatters>::new(Plan::Live, 1);
+    rig.start("i", &4_000);
+    assert_eq!(rig.run("i").unwrap(), End::Completed(()));
+    let mut rig = Rig::<Chatters>::new(Plan::Live, 1);
+    rig.start("i", &5_000);
+    assert_eq!(failure(&mut rig).code.as_deref(), Some("ES0107"));
 }
 
 #[derive(Debug, Message, Serialize, Deserialize)]
@@ -139,10 +139,10 @@ impl Workflow for Silent {
 /// Questions that nobody took are told apart from the end when there are too many of them to be answered in it.
 #[test]
 fn an_instance_ends_whatever_waits_in_its_inbox() {
-    let mut harness = Harness::<Silent>::new(Plan::Live, 1);
-    harness.start("i", &0);
+    let mut rig = Rig::<Silent>::new(Plan::Live, 1);
+    rig.start("i", &0);
     for _ in 0..5_000 {
-        harness.ask("i", &Price);
+        rig.ask("i", &Price);
     }
-    assert_eq!(harness.run("i").unwrap(), End::Completed(0));
+    assert_eq!(rig.run("i").unwrap(), End::Completed(0));
 }

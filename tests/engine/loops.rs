@@ -3,7 +3,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Attempt, Ctx, Loop, Result, Workflow, WorkflowError, ok};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -15,10 +15,10 @@ macro_rules! workflow {
 }
 
 fn run<W: Workflow<Input = u32, Output = Vec<u64>>>(times: u32) -> End<Vec<u64>> {
-    in_every_mode::<W, _>(1, |harness| {
-        harness.start("i", &times);
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.replay("i").unwrap().as_ref(), Some(&end));
+    in_every_mode::<W, _>(1, |rig| {
+        rig.start("i", &times);
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.replay("i").unwrap().as_ref(), Some(&end));
         end
     })
 }
@@ -108,10 +108,10 @@ workflow!(Nested, |ctx, times| {
 #[test]
 fn loops_nest_and_are_trimmed_each_on_its_own() {
     assert_eq!(run::<Nested>(5), End::Completed(vec![4; 5]));
-    let mut harness = Harness::<Nested>::new(Plan::Evict, 1);
-    harness.start("i", &20);
-    harness.run("i").unwrap();
-    assert!(harness.history("i").len() < 15, "{:?}", harness.history("i").keys());
+    let mut rig = Rig::<Nested>::new(Plan::Evict, 1);
+    rig.start("i", &20);
+    rig.run("i").unwrap();
+    assert!(rig.history("i").len() < 15, "{:?}", rig.history("i").keys());
 }
 
 workflow!(Failing, |ctx, times| {
@@ -156,10 +156,10 @@ workflow!(Retrying, |ctx, times| {
 #[test]
 fn attempts_are_trimmed_with_their_steps() {
     assert_eq!(run::<Retrying>(4), End::Completed(vec![4]));
-    let mut harness = Harness::<Retrying>::new(Plan::Live, 1).spread(1, Duration::ZERO);
-    harness.start("i", &50);
-    assert_eq!(harness.run("i").unwrap(), End::Completed(vec![50]));
-    assert!(harness.attempts_len("i") <= 2, "{}", harness.attempts_len("i"));
+    let mut rig = Rig::<Retrying>::new(Plan::Live, 1).spread(1, Duration::ZERO);
+    rig.start("i", &50);
+    assert_eq!(rig.run("i").unwrap(), End::Completed(vec![50]));
+    assert!(rig.attempts_len("i") <= 2, "{}", rig.attempts_len("i"));
 }
 
 workflow!(AsksAround, |ctx, times| {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{
     Accepts, Activity, Attempt, Ctx, Message, Result, Runtime, Step, Workflow, activity, ensure, ok, workflow,
 };
@@ -63,13 +63,13 @@ async fn payment(ctx: Ctx<Payment>, order: Order) -> Result<Receipt> {
 }
 
 fn pay(approval: Option<bool>) -> End<Receipt> {
-    in_every_mode::<Payment, _>(1, |harness| {
-        harness.start("order-123", &Order { amount: 42 });
+    in_every_mode::<Payment, _>(1, |rig| {
+        rig.start("order-123", &Order { amount: 42 });
         if let Some(approved) = approval {
             let reviewer = "kim".to_owned();
-            harness.send("order-123", &Approval { approved, reviewer });
+            rig.send("order-123", &Approval { approved, reviewer });
         }
-        harness.run("order-123").unwrap()
+        rig.run("order-123").unwrap()
     })
 }
 
@@ -115,9 +115,9 @@ pub(crate) async fn countdown(ctx: Ctx<Self>) -> Result<Vec<u32>, std::fmt::Erro
 
 #[test]
 fn a_workflow_needs_no_input_and_may_have_its_own_error_type() {
-    let end = in_every_mode::<Countdown, _>(1, |harness| {
-        harness.start("i", &());
-        harness.run("i").unwrap()
+    let end = in_every_mode::<Countdown, _>(1, |rig| {
+        rig.start("i", &());
+        rig.run("i").unwrap()
     });
     assert_eq!(end, End::Completed(vec![3, 2, 1]));
 }
@@ -142,9 +142,9 @@ async fn picking_less(ctx: Ctx<PickingLess>, from: u32) -> Result<(u32, u32)> {
 }
 
 fn end_of<W: Workflow<Input = u32, Output: PartialEq + std::fmt::Debug>>(input: u32) -> End<W::Output> {
-    in_every_mode::<W, _>(1, |harness| {
-        harness.start("i", &input);
-        harness.run("i").unwrap()
+    in_every_mode::<W, _>(1, |rig| {
+        rig.start("i", &input);
+        rig.run("i").unwrap()
     })
 }
 
@@ -169,11 +169,11 @@ fn the_caller_of_an_activity_has_the_last_word() {
 
 #[test]
 fn the_delay_of_an_attribute_is_waited() {
-    let mut harness = Harness::<Picking>::new(Plan::Live, 1);
-    let begin = harness.now_ms();
-    harness.start("i", &2);
-    harness.run("i").unwrap();
-    let waited = harness.now_ms() - begin;
+    let mut rig = Rig::<Picking>::new(Plan::Live, 1);
+    let begin = rig.now_ms();
+    rig.start("i", &2);
+    rig.run("i").unwrap();
+    let waited = rig.now_ms() - begin;
     assert!(
         (30_000..=60_000).contains(&waited),
         "a minute with its jitter: {waited} ms"
@@ -212,13 +212,13 @@ async fn hanging(ctx: Ctx<Hanging>) -> Result<u32> {
 /// FAULTS 37.
 #[test]
 fn the_timeout_of_an_attribute_is_final_unless_it_says_otherwise() {
-    let mut harness = Harness::<Hanging>::new(Plan::Live, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Completed(2));
+    let mut rig = Rig::<Hanging>::new(Plan::Live, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Completed(2));
     assert_eq!(HANGS.load(Ordering::Relaxed), 1, "a timeout is not tried again");
-    in_every_mode::<Hanging, _>(1, |harness| {
-        harness.start("i", &());
-        harness.run("i").unwrap()
+    in_every_mode::<Hanging, _>(1, |rig| {
+        rig.start("i", &());
+        rig.run("i").unwrap()
     });
 }
 
@@ -270,9 +270,9 @@ async fn shelving(ctx: Ctx<Shelving>) -> Result<()> {
 
 #[test]
 fn an_input_that_cannot_be_stored_is_not_tried_twice() {
-    let mut harness = Harness::<Shelving>::new(Plan::Live, 1);
-    harness.start("i", &());
-    let End::Failed(failure) = harness.run("i").unwrap() else {
+    let mut rig = Rig::<Shelving>::new(Plan::Live, 1);
+    rig.start("i", &());
+    let End::Failed(failure) = rig.run("i").unwrap() else {
         panic!("it fails");
     };
     assert!(failure.to_string().contains("not for the shelf"), "{failure}");

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Accepts, Ctx, Loop, Message, Messages, Workflow, ok};
 use serde::{Deserialize, Serialize};
 
@@ -32,21 +32,21 @@ fn secs(secs: u64) -> Duration {
 
 /// Sends left and right messages in turn, one a second, and tells what was taken and how many were left.
 fn taken<W: Workflow<Input = (), Output = Vec<String>> + Accepts<Left> + Accepts<Right>>() -> (Vec<String>, usize) {
-    in_every_mode::<W, _>(1, |harness| {
-        harness.start("i", &());
+    in_every_mode::<W, _>(1, |rig| {
+        rig.start("i", &());
         for number in 0..6 {
             if number % 2 == 0 {
-                harness.send_after("i", secs(number), &Left(number as u32));
+                rig.send_after("i", secs(number), &Left(number as u32));
             } else {
-                harness.send_after("i", secs(number), &Right(number as u32));
+                rig.send_after("i", secs(number), &Right(number as u32));
             }
         }
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.replay("i").unwrap().as_ref(), Some(&end));
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.replay("i").unwrap().as_ref(), Some(&end));
         let End::Completed(taken) = end else {
             panic!("{end:?}");
         };
-        (taken, harness.inbox_len("i"))
+        (taken, rig.inbox_len("i"))
     })
 }
 
@@ -93,7 +93,7 @@ fn up_to_so_many_are_taken_at_once_and_the_others_stay() {
 }
 
 workflow!(Until, |ctx| {
-    // The beginning of 2030, when the harness begins, and four seconds.
+    // The beginning of 2030, when the rig begins, and four seconds.
     let time = UNIX_EPOCH + Duration::from_millis(1_893_456_004_500);
     let mut seen = Vec::new();
     while let Some(right) = ctx.receive::<Right>().until(time).or_none().await? {
@@ -152,12 +152,12 @@ impl Accepts<Heap> for Heavy {}
 /// What is taken becomes one entry, and an entry has a largest size: many large messages are taken in turns.
 #[test]
 fn large_messages_are_taken_in_turns() {
-    let end = in_every_mode::<Heavy, _>(1, |harness| {
-        harness.start("i", &());
+    let end = in_every_mode::<Heavy, _>(1, |rig| {
+        rig.start("i", &());
         for number in 0..5 {
-            harness.send_after("i", secs(number), &Heap("x".repeat(300_000)));
+            rig.send_after("i", secs(number), &Heap("x".repeat(300_000)));
         }
-        harness.run("i").unwrap()
+        rig.run("i").unwrap()
     });
     assert_eq!(end, End::Completed(vec!["3".to_owned(), "2".to_owned()]));
 }
@@ -182,12 +182,12 @@ fn nothing_follows_from_a_message_before_it_is_taken_for_good() {
         (Plan::CrashBefore(1), "it dies before the first commit"),
     ] {
         FOLLOWED.store(0, Ordering::Relaxed);
-        let mut harness = Harness::<Follows>::new(plan, 1);
-        harness.start("i", &());
-        harness.send("i", &Left(7));
-        let end = harness.run("i").unwrap();
+        let mut rig = Rig::<Follows>::new(plan, 1);
+        rig.start("i", &());
+        rig.send("i", &Left(7));
+        let end = rig.run("i").unwrap();
         assert_eq!(end, End::Completed(vec!["7".to_owned()]), "{why}");
         assert_eq!(FOLLOWED.load(Ordering::Relaxed), 1, "{why}");
-        assert_eq!(harness.inbox_len("i"), 0, "{why}");
+        assert_eq!(rig.inbox_len("i"), 0, "{why}");
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::{Failure, FailureKind};
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Ctx, Loop, Policy, Result, Strategy, Workflow, branch, ok};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -16,10 +16,10 @@ macro_rules! workflow {
 
 /// Runs code that is misused in every mode, and tells how it failed and how many entries it left.
 fn failure<W: Workflow<Input = (), Output = String>>() -> (Failure, usize) {
-    in_every_mode::<W, _>(1, |harness| {
-        harness.start("i", &());
-        match harness.run("i").unwrap() {
-            End::Failed(failure) => (failure, harness.history("i").len()),
+    in_every_mode::<W, _>(1, |rig| {
+        rig.start("i", &());
+        match rig.run("i").unwrap() {
+            End::Failed(failure) => (failure, rig.history("i").len()),
             End::Completed(output) => panic!("it completed with {output}"),
             End::Waiting => panic!("it waits"),
         }
@@ -202,10 +202,10 @@ workflow!(Channel, |ctx| {
 
 #[test]
 fn parts_of_a_function_may_tell_each_other_things() {
-    let mut harness = Harness::<Channel>::new(Plan::Evict, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Completed("7".into()));
-    assert_eq!(harness.replay("i").unwrap(), Some(End::Completed("7".into())));
+    let mut rig = Rig::<Channel>::new(Plan::Evict, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Completed("7".into()));
+    assert_eq!(rig.replay("i").unwrap(), Some(End::Completed("7".into())));
 }
 
 workflow!(Outliving, |ctx| {
@@ -226,9 +226,9 @@ workflow!(Outliving, |ctx| {
 /// woke, and its entry, when it came, was one that nobody had asked for: the live instance was stuck.
 #[test]
 fn a_future_that_outlives_its_iteration() {
-    let mut harness = Harness::<Outliving>::new(Plan::Live, 1);
-    harness.start("i", &());
-    let End::Completed(ends) = harness.run("i").unwrap() else {
+    let mut rig = Rig::<Outliving>::new(Plan::Live, 1);
+    rig.start("i", &());
+    let End::Completed(ends) = rig.run("i").unwrap() else {
         panic!("it completes");
     };
     assert_eq!(ends.matches("after the iteration had ended").count(), 2, "{ends}");

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use everstep::storage::record::{Completed, EntryKind};
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use program::{Interpreter, News, Program, programs};
 use proptest::prelude::*;
 
@@ -27,22 +27,22 @@ type Outcome = (End<Vec<String>>, BTreeMap<String, (Option<Completed>, EntryKind
 /// A program, when it is sent messages, and when it is cancelled.
 type Case = (Program, Vec<u64>, Option<u64>);
 
-fn play(harness: &mut Harness<Interpreter>, (program, messages, cancel): &Case) -> Outcome {
-    harness.start("i", program);
+fn play(rig: &mut Rig<Interpreter>, (program, messages, cancel): &Case) -> Outcome {
+    rig.start("i", program);
     if let Some(after) = cancel {
-        harness.cancel_after("i", Duration::from_millis(*after), "now");
+        rig.cancel_after("i", Duration::from_millis(*after), "now");
     }
     for (number, after) in (1..).zip(messages) {
-        harness.send_after("i", Duration::from_millis(*after), &News(number));
+        rig.send_after("i", Duration::from_millis(*after), &News(number));
     }
-    let mut end = harness.run("i").unwrap();
+    let mut end = rig.run("i").unwrap();
     if end == End::Waiting {
-        harness.cancel("i", "enough");
-        end = harness.run("i").unwrap();
+        rig.cancel("i", "enough");
+        end = rig.run("i").unwrap();
     }
-    let entries = harness.history("i").into_iter();
+    let entries = rig.history("i").into_iter();
     // What the code came to, also if it was cancelled and that is dropped.
-    let trace = harness.published("i", "trace").map(End::Completed);
+    let trace = rig.published("i", "trace").map(End::Completed);
     (
         trace.unwrap_or(end),
         entries
@@ -63,8 +63,8 @@ fn cases(points: u64, apart: u64, biased: bool) -> impl Strategy<Value = Case> {
     (program, messages, prop::option::weighted(0.3, time()))
 }
 
-fn harness(plan: Plan, seed: u64, points: u64, apart: u64) -> Harness<Interpreter> {
-    Harness::new(plan, seed).spread(points, Duration::from_millis(apart))
+fn rig(plan: Plan, seed: u64, points: u64, apart: u64) -> Rig<Interpreter> {
+    Rig::new(plan, seed).spread(points, Duration::from_millis(apart))
 }
 
 proptest! {
@@ -73,12 +73,12 @@ proptest! {
     /// One thing at a time: every mode gives the same trace and the same history, and replay writes nothing.
     #[test]
     fn every_mode_gives_the_same_trace(case in cases(MANY, 1, true), seed in any::<u64>()) {
-        let mut live = harness(Plan::Live, seed, MANY, 1).audited();
+        let mut live = rig(Plan::Live, seed, MANY, 1).audited();
         let expected = play(&mut live, &case);
         let replayed = live.replay("i").unwrap();
         prop_assert_eq!(replayed.as_ref(), Some(&expected.0), "replayed, seed {}", seed);
         for plan in plans(live.commits()) {
-            let found = play(&mut harness(plan, seed, MANY, 1), &case);
+            let found = play(&mut rig(plan, seed, MANY, 1), &case);
             prop_assert_eq!(&found.0, &expected.0, "{:?}, seed {}", plan, seed);
             prop_assert_eq!(&found.1, &expected.1, "{:?}, seed {}", plan, seed);
         }
@@ -87,16 +87,16 @@ proptest! {
     /// Many things at once: what was recorded at a crash stays, and the end is what the history replays to.
     #[test]
     fn what_is_recorded_stays_and_replays_to_what_came_of_it(case in cases(3, 1_000, false), seed in any::<u64>()) {
-        let mut live = harness(Plan::Live, seed, 3, 1_000).audited();
+        let mut live = rig(Plan::Live, seed, 3, 1_000).audited();
         play(&mut live, &case);
         for plan in plans(live.commits()) {
-            let mut harness = harness(plan, seed, 3, 1_000);
-            let (end, history) = play(&mut harness, &case);
+            let mut rig = rig(plan, seed, 3, 1_000);
+            let (end, history) = play(&mut rig, &case);
             for again in 0..2 {
-                let replayed = harness.replay("i").unwrap();
+                let replayed = rig.replay("i").unwrap();
                 prop_assert_eq!(replayed.as_ref(), Some(&end), "{:?}, seed {}, replay {}", plan, seed, again);
             }
-            for (path, entry) in harness.at_crash() {
+            for (path, entry) in rig.at_crash() {
                 let trimmed = path.contains('~') && !history.contains_key(path);
                 if let Some(completed) = entry.completed.filter(|_| !trimmed) {
                     let expected = (Some(completed), entry.kind.clone());

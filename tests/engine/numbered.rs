@@ -1,7 +1,7 @@
 //! Operations that have a number and no name: what is compared with history so that one is not answered with what
 //! another one did.
 
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Accepts, Ctx, Divergence, Message, Result, Workflow, ok};
 use serde::{Deserialize, Serialize};
 
@@ -40,11 +40,11 @@ define!(Little: () => u32, accepts [], |ctx, _| {
 
 /// Runs an instance of one code, deploys other code, and then the first again, which goes on.
 fn refused<V: Workflow<Input = (), Output = u32> + Accepts<Paid>, W: Workflow<Output = u32>>() -> Divergence {
-    let mut harness = Harness::<V>::new(Plan::Live, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Waiting);
-    let before = (harness.history("i"), harness.state("i"));
-    let mut wrong = harness.deploy::<W>();
+    let mut rig = Rig::<V>::new(Plan::Live, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Waiting);
+    let before = (rig.history("i"), rig.state("i"));
+    let mut wrong = rig.deploy::<W>();
     let Err(divergence) = wrong.run("i") else {
         panic!("code that does not fit was run");
     };
@@ -92,12 +92,12 @@ code!(PaysChildOfAnotherRun, |ctx| ctx
 /// the first one was kept, and taken for something else than what the code sends: the instance was stuck.
 #[test]
 fn a_message_to_a_child_is_the_same_under_the_id_of_another_run() {
-    let mut harness = Harness::<PaysChild>::new(Plan::Live, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Waiting);
-    let mut harness = harness.deploy::<PaysChildOfAnotherRun>();
-    harness.send("i", &Paid(42));
-    assert_eq!(harness.run("i").unwrap(), End::Completed(42));
+    let mut rig = Rig::<PaysChild>::new(Plan::Live, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Waiting);
+    let mut rig = rig.deploy::<PaysChildOfAnotherRun>();
+    rig.send("i", &Paid(42));
+    assert_eq!(rig.run("i").unwrap(), End::Completed(42));
 }
 
 code!(PublishesPaid, |ctx| ctx.publish(Paid(1)).await?);
@@ -135,11 +135,11 @@ code!(DrawsInNews, |ctx| {
 /// Found in review: what was drawn in a scope, and what has a number in it, were counted together.
 #[test]
 fn what_is_drawn_in_a_scope_numbers_nothing() {
-    let mut harness = Harness::<DrawsInNews>::new(Plan::Live, 1);
-    harness.start("i", &());
-    harness.send("i", &Paid(1));
-    assert_eq!(harness.run("i").unwrap(), End::Completed(1));
-    assert_eq!(harness.history("i").into_keys().collect::<Vec<_>>(), ["Paid~0"]);
+    let mut rig = Rig::<DrawsInNews>::new(Plan::Live, 1);
+    rig.start("i", &());
+    rig.send("i", &Paid(1));
+    assert_eq!(rig.run("i").unwrap(), End::Completed(1));
+    assert_eq!(rig.history("i").into_keys().collect::<Vec<_>>(), ["Paid~0"]);
 }
 
 code!(Waits, |ctx| {

@@ -4,11 +4,11 @@
 use std::cell::RefCell;
 
 use everstep::storage::record::{Decided, EntryKind, FailureKind};
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Attempt, Ctx, Loop, Result, Workflow, ok};
 
 thread_local! {
-    /// What was called, in the thread of the harness.
+    /// What was called, in the thread of the rig.
     static CALLS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -34,14 +34,14 @@ macro_rules! workflow {
 
 /// Runs an instance under a plan. Gives its end, what was called, and how many commits it took.
 fn calls<W: Workflow>(plan: Plan, input: &W::Input) -> (End<W::Output>, Vec<String>, u64) {
-    let mut harness = Harness::<W>::new(plan, 1);
+    let mut rig = Rig::<W>::new(plan, 1);
     CALLS.take();
-    harness.start("i", input);
-    let end = harness.run("i").unwrap();
+    rig.start("i", input);
+    let end = rig.run("i").unwrap();
     let made = CALLS.take();
-    harness.replay("i").unwrap();
+    rig.replay("i").unwrap();
     assert_eq!(CALLS.take(), Vec::<String>::new(), "{plan:?}: replay called something");
-    (end, made, harness.commits())
+    (end, made, rig.commits())
 }
 
 workflow!(Sequence, (), u32, |ctx, _input| {
@@ -97,11 +97,11 @@ fn an_exhausted_step_stays_exhausted() {
     for plan in (1..=commits).map(Plan::CrashAfter).chain([Plan::Evict]) {
         assert_eq!(calls::<Hopeless>(plan, &()).1, all, "{plan:?}");
     }
-    let mut harness = Harness::<Hopeless>::new(Plan::Live, 1);
-    harness.start("i", &());
-    harness.run("i").unwrap();
-    let EntryKind::Step(Some(Decided::Failed(failure))) = &harness.history("i")["hopeless"].kind else {
-        panic!("{:?}", harness.history("i"));
+    let mut rig = Rig::<Hopeless>::new(Plan::Live, 1);
+    rig.start("i", &());
+    rig.run("i").unwrap();
+    let EntryKind::Step(Some(Decided::Failed(failure))) = &rig.history("i")["hopeless"].kind else {
+        panic!("{:?}", rig.history("i"));
     };
     assert_eq!((failure.kind, failure.attempts), (expected.0, expected.1));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::FailureKind;
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Accepts, Ctx, Loop, Message, Policy, Result, Workflow, branch, ok};
 use serde::{Deserialize, Serialize};
 
@@ -18,16 +18,16 @@ macro_rules! workflow {
 
 /// What was emitted and published in every mode, at rest and at the end.
 fn said<W: Workflow<Input = (), Output = Vec<String>> + Accepts<News>>() -> (Vec<String>, Option<u64>) {
-    in_every_mode::<W, _>(1, |harness| {
-        harness.start("i", &());
-        harness.send_after("i", Duration::from_secs(1), &News(1));
-        assert!(matches!(harness.run("i").unwrap(), End::Completed(_)));
-        let items = harness.emitted::<String>("i");
+    in_every_mode::<W, _>(1, |rig| {
+        rig.start("i", &());
+        rig.send_after("i", Duration::from_secs(1), &News(1));
+        assert!(matches!(rig.run("i").unwrap(), End::Completed(_)));
+        let items = rig.emitted::<String>("i");
         let numbers: Vec<u64> = items.iter().map(|(number, _)| *number).collect();
         assert_eq!(numbers, (0..items.len() as u64).collect::<Vec<_>>());
-        assert_eq!(harness.state("i").emitted, items.len() as u64);
+        assert_eq!(rig.state("i").emitted, items.len() as u64);
         let items = items.into_iter().map(|(_, item)| item).collect();
-        (items, harness.published("i", "progress"))
+        (items, rig.published("i", "progress"))
     })
 }
 
@@ -131,11 +131,11 @@ workflow!(Shouting, |ctx| {
 fn replay_broadcasts_nothing() {
     let all = ["begun", "step 0", "step 1", "step 2", "news"];
     let heard = |plan| {
-        let mut harness = Harness::<Shouting>::new(plan, 1);
-        harness.start("i", &());
-        harness.send_after("i", Duration::from_secs(1), &News(1));
-        harness.run("i").unwrap();
-        (harness.broadcasts::<String>(), harness.commits())
+        let mut rig = Rig::<Shouting>::new(plan, 1);
+        rig.start("i", &());
+        rig.send_after("i", Duration::from_secs(1), &News(1));
+        rig.run("i").unwrap();
+        (rig.broadcasts::<String>(), rig.commits())
     };
     let (live, commits) = heard(Plan::Live);
     assert_eq!(live, all);
@@ -170,10 +170,10 @@ workflow!(TooMuch, |ctx| {
 
 #[test]
 fn what_is_said_at_once_is_bounded() {
-    let end = in_every_mode::<TooMuch, _>(1, |harness| {
-        harness.start("i", &());
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.emitted::<String>("i").len(), 6);
+    let end = in_every_mode::<TooMuch, _>(1, |rig| {
+        rig.start("i", &());
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.emitted::<String>("i").len(), 6);
         end
     });
     let limit = format!("{:?}", FailureKind::Limit);
@@ -193,10 +193,10 @@ workflow!(Endless, |ctx| {
 
 #[test]
 fn the_newest_items_are_kept() {
-    let mut harness = Harness::<Endless>::new(Plan::Evict, 1);
-    harness.start("i", &());
-    harness.run("i").unwrap();
-    let items = harness.emitted::<u64>("i");
+    let mut rig = Rig::<Endless>::new(Plan::Evict, 1);
+    rig.start("i", &());
+    rig.run("i").unwrap();
+    let items = rig.emitted::<u64>("i");
     let expected: Vec<_> = (1_000..11_000).map(|number| (number, number)).collect();
     assert_eq!(items, expected);
 }
@@ -256,10 +256,10 @@ impl Workflow for SpeaksAgain {
 #[test]
 fn a_run_that_begins_is_not_silent() {
     fn script<W: Workflow<Input = u32, Output = u32>>(plan: Plan) {
-        let mut harness = Harness::<W>::new(plan, 1);
-        harness.start("i", &0);
-        assert_eq!(harness.run("i").unwrap(), End::Completed(1));
-        let heard = harness.broadcasts::<String>();
+        let mut rig = Rig::<W>::new(plan, 1);
+        rig.start("i", &0);
+        assert_eq!(rig.run("i").unwrap(), End::Completed(1));
+        let heard = rig.broadcasts::<String>();
         assert_eq!(heard, ["run 0 begins", "run 1 begins"], "{plan:?}");
     }
     for plan in [Plan::Live, Plan::Evict, Plan::CrashAfter(2), Plan::CrashAfter(3)] {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use everstep::storage::record::Status;
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Accepts, Ctx, Message, Policy, Result, Workflow, WorkflowError, ok};
 use serde::{Deserialize, Serialize};
 
@@ -24,23 +24,23 @@ fn secs(secs: u64) -> Duration {
 /// Holds an instance from second 10 to second 100, in every mode, and tells how it looked at second 60 and how and
 /// when it ended.
 fn held<W: Workflow<Input = (), Output = Vec<u32>> + Accepts<News>>() -> (End<Vec<u32>>, u64) {
-    in_every_mode::<W, _>(1, |harness| {
-        let begin = harness.now_ms();
-        harness.start("i", &());
-        harness.pause_after("i", secs(10));
-        harness.pause_after("i", secs(11));
-        harness.send_after("i", secs(20), &News(1));
-        harness.send_after("i", secs(21), &News(2));
-        harness.resume_after("i", secs(100));
-        harness.resume_after("i", secs(101));
-        assert_eq!(harness.run_for("i", secs(60)).unwrap(), End::Waiting);
-        let state = harness.state("i");
+    in_every_mode::<W, _>(1, |rig| {
+        let begin = rig.now_ms();
+        rig.start("i", &());
+        rig.pause_after("i", secs(10));
+        rig.pause_after("i", secs(11));
+        rig.send_after("i", secs(20), &News(1));
+        rig.send_after("i", secs(21), &News(2));
+        rig.resume_after("i", secs(100));
+        rig.resume_after("i", secs(101));
+        assert_eq!(rig.run_for("i", secs(60)).unwrap(), End::Waiting);
+        let state = rig.state("i");
         assert_eq!((state.status, state.paused), (Status::Paused, true));
         assert_eq!(state.alarm_at_ms, None, "alarms that come due wait");
-        assert_eq!(harness.inbox_len("i"), 2, "messages stay");
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.replay("i").unwrap().as_ref(), Some(&end));
-        (end, (harness.now_ms() - begin) / 1_000)
+        assert_eq!(rig.inbox_len("i"), 2, "messages stay");
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.replay("i").unwrap().as_ref(), Some(&end));
+        (end, (rig.now_ms() - begin) / 1_000)
     })
 }
 
@@ -85,14 +85,14 @@ workflow!(Retries, |ctx| {
 
 #[test]
 fn no_attempt_begins_meanwhile() {
-    let mut harness = Harness::<Retries>::new(Plan::Live, 1);
+    let mut rig = Rig::<Retries>::new(Plan::Live, 1);
     ATTEMPTS.store(0, Ordering::Relaxed);
-    harness.start("i", &());
-    harness.pause_after("i", secs(10));
-    assert_eq!(harness.run_for("i", secs(600)).unwrap(), End::Waiting);
+    rig.start("i", &());
+    rig.pause_after("i", secs(10));
+    assert_eq!(rig.run_for("i", secs(600)).unwrap(), End::Waiting);
     assert_eq!(ATTEMPTS.load(Ordering::Relaxed), 1);
-    harness.resume_after("i", secs(0));
-    assert_eq!(harness.run("i").unwrap(), End::Completed(vec![1]));
+    rig.resume_after("i", secs(0));
+    assert_eq!(rig.run("i").unwrap(), End::Completed(vec![1]));
 }
 
 static SECOND: AtomicU32 = AtomicU32::new(0);
@@ -110,34 +110,30 @@ workflow!(Steps, |ctx| {
 #[test]
 fn what_runs_finishes_and_is_recorded() {
     SECOND.store(0, Ordering::Relaxed);
-    let mut harness = Harness::<Steps>::new(Plan::Live, 5).spread(u64::MAX, Duration::from_millis(1));
-    harness.start("i", &());
-    harness.pause_after("i", Duration::ZERO);
-    assert_eq!(harness.run("i").unwrap(), End::Waiting);
-    assert!(harness.history("i")["first"].completed.is_some());
+    let mut rig = Rig::<Steps>::new(Plan::Live, 5).spread(u64::MAX, Duration::from_millis(1));
+    rig.start("i", &());
+    rig.pause_after("i", Duration::ZERO);
+    assert_eq!(rig.run("i").unwrap(), End::Waiting);
+    assert!(rig.history("i")["first"].completed.is_some());
     assert_eq!(SECOND.load(Ordering::Relaxed), 0);
-    assert_eq!(harness.state("i").status, Status::Paused);
-    harness.resume_after("i", Duration::ZERO);
-    assert_eq!(harness.run("i").unwrap(), End::Completed(vec![1, 2]));
+    assert_eq!(rig.state("i").status, Status::Paused);
+    rig.resume_after("i", Duration::ZERO);
+    assert_eq!(rig.run("i").unwrap(), End::Completed(vec![1, 2]));
 }
 
 /// Found by thinking: an instance that is held from its first moment has not called its code at all.
 #[test]
 fn an_instance_can_be_held_before_it_runs_and_cancelled_while_it_is_held() {
-    let end = in_every_mode::<Sleeps, _>(1, |harness| {
-        harness.start("i", &());
-        harness.pause("i");
-        harness.cancel_after("i", secs(5), "enough");
-        harness.resume_after("i", secs(50));
-        harness.run_for("i", secs(20)).unwrap();
-        assert_eq!(harness.state("i").status, Status::Paused);
-        assert_eq!(
-            harness.inbox_len("i"),
-            1,
-            "that it is to end, it is told when it goes on"
-        );
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.state("i").status, Status::Cancelled);
+    let end = in_every_mode::<Sleeps, _>(1, |rig| {
+        rig.start("i", &());
+        rig.pause("i");
+        rig.cancel_after("i", secs(5), "enough");
+        rig.resume_after("i", secs(50));
+        rig.run_for("i", secs(20)).unwrap();
+        assert_eq!(rig.state("i").status, Status::Paused);
+        assert_eq!(rig.inbox_len("i"), 1, "that it is to end, it is told when it goes on");
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.state("i").status, Status::Cancelled);
         end
     });
     assert!(matches!(end, End::Failed(_)));
@@ -167,15 +163,15 @@ impl Workflow for Again {
 #[test]
 fn a_pause_does_not_cut_the_wait_between_two_runs() {
     let took = |pauses: &[u64]| {
-        in_every_mode::<Again, _>(1, |harness| {
-            let begin = harness.now_ms();
-            harness.start("i", &());
+        in_every_mode::<Again, _>(1, |rig| {
+            let begin = rig.now_ms();
+            rig.start("i", &());
             for at in pauses {
-                harness.pause_after("i", secs(*at));
-                harness.resume_after("i", secs(at + 60));
+                rig.pause_after("i", secs(*at));
+                rig.resume_after("i", secs(at + 60));
             }
-            assert_eq!(harness.run("i").unwrap(), End::Completed(vec![2]));
-            (harness.now_ms() - begin) / 1_000
+            assert_eq!(rig.run("i").unwrap(), End::Completed(vec![2]));
+            (rig.now_ms() - begin) / 1_000
         })
     };
     let undisturbed = took(&[]);

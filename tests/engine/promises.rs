@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use everstep::storage::record::{EntryKind, FailureKind, Status};
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Ctx, branch, ok};
 use futures_util::FutureExt;
 
@@ -26,15 +26,15 @@ workflow!(Consent, u64, |ctx, patience| {
     }
 });
 
-fn consent(patience: u64, plan: impl Fn(&mut Harness<Consent>)) -> Vec<String> {
-    in_every_mode::<Consent, _>(1, |harness| {
-        harness.start("i", &patience);
-        plan(harness);
-        let End::Completed(seen) = harness.run("i").unwrap() else {
+fn consent(patience: u64, plan: impl Fn(&mut Rig<Consent>)) -> Vec<String> {
+    in_every_mode::<Consent, _>(1, |rig| {
+        rig.start("i", &patience);
+        plan(rig);
+        let End::Completed(seen) = rig.run("i").unwrap() else {
             panic!("it ends");
         };
-        assert_eq!(harness.inbox_len("i"), 0, "nothing piles up");
-        assert_eq!(harness.replay("i").unwrap(), Some(End::Completed(seen.clone())));
+        assert_eq!(rig.inbox_len("i"), 0, "nothing piles up");
+        assert_eq!(rig.replay("i").unwrap(), Some(End::Completed(seen.clone())));
         seen
     })
 }
@@ -43,8 +43,8 @@ fn consent(patience: u64, plan: impl Fn(&mut Harness<Consent>)) -> Vec<String> {
 #[test]
 fn a_decision_reaches_the_code_whenever_it_comes() {
     for after in [1, 10, 29, 30, 31, 60, 90] {
-        let seen = consent(60, |harness| {
-            harness.settle_after("i", Duration::from_secs(after), "consent", &7_u32);
+        let seen = consent(60, |rig| {
+            rig.settle_after("i", Duration::from_secs(after), "consent", &7_u32);
         });
         assert_eq!(seen, ["7"], "after {after} s");
     }
@@ -53,20 +53,20 @@ fn a_decision_reaches_the_code_whenever_it_comes() {
 
 #[test]
 fn a_promise_can_be_rejected() {
-    let seen = consent(60, |harness| harness.reject_after("i", MINUTE, "consent", "no"));
+    let seen = consent(60, |rig| rig.reject_after("i", MINUTE, "consent", "no"));
     assert_eq!(seen, ["Rejected at consent"]);
 }
 
 /// The time is counted from when it is first awaited, and a restart neither shortens nor prolongs it.
 #[test]
 fn a_promise_gives_up_in_time() {
-    let waited = in_every_mode::<Consent, _>(1, |harness| {
-        let begin = harness.now_ms();
-        harness.start("i", &3_600);
-        assert_eq!(harness.run_for("i", MINUTE).unwrap(), End::Waiting);
-        assert_eq!(harness.state("i").status, Status::Waiting);
-        harness.run("i").unwrap();
-        harness.now_ms() - begin
+    let waited = in_every_mode::<Consent, _>(1, |rig| {
+        let begin = rig.now_ms();
+        rig.start("i", &3_600);
+        assert_eq!(rig.run_for("i", MINUTE).unwrap(), End::Waiting);
+        assert_eq!(rig.state("i").status, Status::Waiting);
+        rig.run("i").unwrap();
+        rig.now_ms() - begin
     });
     assert_eq!(waited, 3_630_000);
 }
@@ -92,13 +92,13 @@ workflow!(Dropped, (), |ctx, ()| {
 /// What is decided for an operation that nobody waits for any more goes away, and changes nothing.
 #[test]
 fn decisions_for_nobody_do_not_pile_up() {
-    in_every_mode::<Dropped, _>(1, |harness| {
-        harness.start("i", &());
-        harness.settle_after("i", Duration::from_secs(20), "first/promise/p", &1_u32);
-        harness.settle_after("i", Duration::from_secs(21), "first/promise/p", &2_u32);
-        assert_eq!(harness.run_for("i", Duration::from_secs(30)).unwrap(), End::Waiting);
-        assert_eq!(harness.inbox_len("i"), 0);
-        assert_eq!(harness.run("i").unwrap(), End::Completed(vec!["slept".to_owned()]));
+    in_every_mode::<Dropped, _>(1, |rig| {
+        rig.start("i", &());
+        rig.settle_after("i", Duration::from_secs(20), "first/promise/p", &1_u32);
+        rig.settle_after("i", Duration::from_secs(21), "first/promise/p", &2_u32);
+        assert_eq!(rig.run_for("i", Duration::from_secs(30)).unwrap(), End::Waiting);
+        assert_eq!(rig.inbox_len("i"), 0);
+        assert_eq!(rig.run("i").unwrap(), End::Completed(vec!["slept".to_owned()]));
     });
 }
 
@@ -119,15 +119,15 @@ workflow!(Selecting, (), |ctx, ()| {
 /// Two decisions that are there together are seen in the order in which they were told.
 #[test]
 fn decisions_come_one_at_a_time_in_their_order() {
-    let end = in_every_mode::<Selecting, _>(3, |harness| {
-        harness.start("i", &());
+    let end = in_every_mode::<Selecting, _>(3, |rig| {
+        rig.start("i", &());
         for turn in 0..6 {
-            harness.run("i").unwrap();
+            rig.run("i").unwrap();
             let (first, second) = if turn % 2 == 0 { ("one", "two") } else { ("two", "one") };
-            harness.settle_after("i", MINUTE, &format!("{first} {turn}"), &turn);
-            harness.settle_after("i", MINUTE, &format!("{second} {turn}"), &99);
+            rig.settle_after("i", MINUTE, &format!("{first} {turn}"), &turn);
+            rig.settle_after("i", MINUTE, &format!("{second} {turn}"), &99);
         }
-        harness.run("i").unwrap()
+        rig.run("i").unwrap()
     });
     let seen = ["one 0", "two 1", "one 2", "two 3", "one 4", "two 5"];
     assert_eq!(end, End::Completed(seen.map(str::to_owned).to_vec()));
@@ -152,25 +152,25 @@ workflow!(Asking, (), |ctx, ()| {
 /// A token that anybody has seen belongs to a promise that is recorded; it decides once, and says so the second time.
 #[test]
 fn a_token_is_durable_before_it_is_seen_and_decides_once() {
-    in_every_mode::<Asking, _>(1, |harness| {
+    in_every_mode::<Asking, _>(1, |rig| {
         TOKENS.lock().unwrap().clear();
-        harness.start("i.2", &());
-        assert_eq!(harness.run("i.2").unwrap(), End::Waiting);
+        rig.start("i.2", &());
+        assert_eq!(rig.run("i.2").unwrap(), End::Waiting);
         let tokens = TOKENS.lock().unwrap().clone();
         assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
         let bent = tokens[0].replace("i.2.", "i.2.9");
-        assert_eq!(harness.resolve(&bent, &"no").unwrap_err().code(), "ES0106");
-        assert!(harness.resolve(&tokens[0], &"yes").unwrap());
-        assert!(!harness.resolve(&tokens[0], &"again").unwrap());
-        assert_eq!(harness.run("i.2").unwrap(), End::Completed(vec!["yes".to_owned()]));
+        assert_eq!(rig.resolve(&bent, &"no").unwrap_err().code(), "ES0106");
+        assert!(rig.resolve(&tokens[0], &"yes").unwrap());
+        assert!(!rig.resolve(&tokens[0], &"again").unwrap());
+        assert_eq!(rig.run("i.2").unwrap(), End::Completed(vec!["yes".to_owned()]));
     });
     // The attempt that is given the token runs only when the promise is recorded.
-    let mut harness = Harness::<Asking>::new(Plan::CrashBefore(1), 1);
+    let mut rig = Rig::<Asking>::new(Plan::CrashBefore(1), 1);
     TOKENS.lock().unwrap().clear();
-    harness.start("i", &());
-    harness.run("i").unwrap();
+    rig.start("i", &());
+    rig.run("i").unwrap();
     assert_eq!(TOKENS.lock().unwrap().len(), 1, "nothing was mailed before the crash");
-    assert!(matches!(harness.history("i")["p"].kind, EntryKind::Promise { .. }));
+    assert!(matches!(rig.history("i")["p"].kind, EntryKind::Promise { .. }));
 }
 
 workflow!(Cancelled, (), |ctx, ()| {
@@ -185,11 +185,11 @@ workflow!(Cancelled, (), |ctx, ()| {
 
 #[test]
 fn a_promise_ends_with_the_instance_unless_it_is_shielded() {
-    let seen = in_every_mode::<Cancelled, _>(1, |harness| {
-        harness.start("i", &());
-        harness.cancel_after("i", MINUTE, "enough");
-        harness.run("i").unwrap();
-        harness.published::<[String; 3]>("i", "seen").unwrap()
+    let seen = in_every_mode::<Cancelled, _>(1, |rig| {
+        rig.start("i", &());
+        rig.cancel_after("i", MINUTE, "enough");
+        rig.run("i").unwrap();
+        rig.published::<[String; 3]>("i", "seen").unwrap()
     });
     assert_eq!(seen, ["Cancelled", "Cancelled", "TimedOut"]);
 }
@@ -202,9 +202,9 @@ workflow!(Misused, (), |ctx, ()| {
 
 #[test]
 fn a_name_promises_once() {
-    let end = in_every_mode::<Misused, _>(1, |harness| {
-        harness.start("i", &());
-        harness.run("i").unwrap()
+    let end = in_every_mode::<Misused, _>(1, |rig| {
+        rig.start("i", &());
+        rig.run("i").unwrap()
     });
     assert_eq!(end, End::Completed(vec![format!("{:?}", FailureKind::Misuse)]));
 }
@@ -221,11 +221,11 @@ workflow!(OneIsDropped, (), |ctx, ()| {
 /// promises that nobody waits for any more, nobody looked at what lay behind it, not even after a restart.
 #[test]
 fn a_decision_is_noticed_behind_what_is_for_nobody() {
-    let end = in_every_mode::<OneIsDropped, _>(1, |harness| {
-        harness.start("i", &());
-        harness.settle_after("i", MINUTE, "stale", &"x".repeat(1_200_000));
-        harness.settle_after("i", MINUTE, "wanted", &"yes".to_owned());
-        harness.run("i").unwrap()
+    let end = in_every_mode::<OneIsDropped, _>(1, |rig| {
+        rig.start("i", &());
+        rig.settle_after("i", MINUTE, "stale", &"x".repeat(1_200_000));
+        rig.settle_after("i", MINUTE, "wanted", &"yes".to_owned());
+        rig.run("i").unwrap()
     });
     assert_eq!(end, End::Completed(vec!["yes".to_owned()]));
 }

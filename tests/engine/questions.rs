@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::FailureKind;
-use everstep::testing::harness::{End, Harness, in_every_mode};
+use everstep::testing::rig::{End, Rig, in_every_mode};
 use everstep::{Accepts, Asked, Ctx, Loop, Message, Policy, Result, Strategy, Workflow, ok};
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,8 @@ fn secs(secs: u64) -> Duration {
 }
 
 /// What came of a question, in words.
-fn answer<W: Workflow>(harness: &Harness<W>, question: &str) -> String {
-    match harness.answer::<Name>("i", question) {
+fn answer<W: Workflow>(rig: &Rig<W>, question: &str) -> String {
+    match rig.answer::<Name>("i", question) {
         None => "open".to_owned(),
         Some(Ok(answer)) => answer,
         Some(Err(failure)) => format!("{:?}: {}", failure.kind, failure.message),
@@ -48,21 +48,18 @@ workflow!(Answers, |ctx| {
 
 #[test]
 fn an_answer_is_stored_once_and_stays() {
-    in_every_mode::<Answers, _>(1, |harness| {
-        harness.start("i", &());
-        let one = harness.ask_after("i", secs(5), &Name(1));
-        let two = harness.ask_after("i", secs(6), &Name(2));
-        harness.run_for("i", secs(8)).unwrap();
-        assert_eq!(
-            (answer(harness, &one), answer(harness, &two)),
-            ("open".into(), "open".into())
-        );
-        harness.run_for("i", secs(60)).unwrap();
-        let answers = (answer(harness, &one), answer(harness, &two));
+    in_every_mode::<Answers, _>(1, |rig| {
+        rig.start("i", &());
+        let one = rig.ask_after("i", secs(5), &Name(1));
+        let two = rig.ask_after("i", secs(6), &Name(2));
+        rig.run_for("i", secs(8)).unwrap();
+        assert_eq!((answer(rig, &one), answer(rig, &two)), ("open".into(), "open".into()));
+        rig.run_for("i", secs(60)).unwrap();
+        let answers = (answer(rig, &one), answer(rig, &two));
         assert_eq!(answers, ("name 1".into(), "Rejected: not that one".into()));
-        assert_eq!(harness.run("i").unwrap(), End::Completed(3));
-        assert_eq!((answer(harness, &one), answer(harness, &two)), answers);
-        assert_eq!((harness.answers_len("i"), harness.inbox_len("i")), (2, 0));
+        assert_eq!(rig.run("i").unwrap(), End::Completed(3));
+        assert_eq!((answer(rig, &one), answer(rig, &two)), answers);
+        assert_eq!((rig.answers_len("i"), rig.inbox_len("i")), (2, 0));
     });
 }
 
@@ -77,17 +74,17 @@ workflow!(Forgets, |ctx| {
 /// Taken and dropped, received as if it were a message, kept until the end, never taken: each is told.
 #[test]
 fn what_is_never_answered_is_answered_with_an_error() {
-    in_every_mode::<Forgets, _>(1, |harness| {
-        harness.start("i", &());
+    in_every_mode::<Forgets, _>(1, |rig| {
+        rig.start("i", &());
         let questions: Vec<_> = (0..4)
-            .map(|number| harness.ask_after("i", secs(1), &Name(number)))
+            .map(|number| rig.ask_after("i", secs(1), &Name(number)))
             .collect();
-        harness.run_for("i", secs(5)).unwrap();
-        let told: Vec<_> = questions.iter().map(|question| answer(harness, question)).collect();
+        rig.run_for("i", secs(5)).unwrap();
+        let told: Vec<_> = questions.iter().map(|question| answer(rig, question)).collect();
         assert_eq!(told, ["open", UNANSWERED, UNANSWERED, "open"]);
-        assert_eq!(harness.run("i").unwrap(), End::Completed(0));
-        assert!(questions.iter().all(|question| answer(harness, question) == UNANSWERED));
-        assert_eq!(harness.answers_len("i"), 4, "all of it in the commits of the instance");
+        assert_eq!(rig.run("i").unwrap(), End::Completed(0));
+        assert!(questions.iter().all(|question| answer(rig, question) == UNANSWERED));
+        assert_eq!(rig.answers_len("i"), 4, "all of it in the commits of the instance");
     });
 }
 
@@ -115,13 +112,13 @@ impl Accepts<Name> for Breaks {}
 #[test]
 fn a_question_is_told_when_the_code_breaks_or_is_cancelled() {
     for cancel_after in [secs(5), secs(1_000)] {
-        in_every_mode::<Breaks, _>(1, |harness| {
-            harness.start("i", &());
-            let question = harness.ask_after("i", secs(1), &Name(1));
-            harness.cancel_after("i", cancel_after, "enough");
-            assert!(matches!(harness.run("i").unwrap(), End::Failed(_)));
+        in_every_mode::<Breaks, _>(1, |rig| {
+            rig.start("i", &());
+            let question = rig.ask_after("i", secs(1), &Name(1));
+            rig.cancel_after("i", cancel_after, "enough");
+            assert!(matches!(rig.run("i").unwrap(), End::Failed(_)));
             assert_eq!(
-                (answer(harness, &question), harness.answers_len("i")),
+                (answer(rig, &question), rig.answers_len("i")),
                 (UNANSWERED.to_owned(), 1)
             );
         });
@@ -144,17 +141,17 @@ workflow!(Serves, |ctx| {
 
 #[test]
 fn a_loop_answers_each_question_once() {
-    in_every_mode::<Serves, _>(1, |harness| {
-        harness.start("i", &());
+    in_every_mode::<Serves, _>(1, |rig| {
+        rig.start("i", &());
         let questions: Vec<_> = (0..7)
-            .map(|number| harness.ask_after("i", secs(number), &Name(number as u32)))
+            .map(|number| rig.ask_after("i", secs(number), &Name(number as u32)))
             .collect();
-        let last = harness.ask_after("i", secs(60), &Name(99));
-        assert_eq!(harness.run("i").unwrap(), End::Completed(7));
+        let last = rig.ask_after("i", secs(60), &Name(99));
+        assert_eq!(rig.run("i").unwrap(), End::Completed(7));
         for (number, question) in questions.iter().enumerate() {
-            assert_eq!(answer(harness, question), format!("{number} after {number}"));
+            assert_eq!(answer(rig, question), format!("{number} after {number}"));
         }
-        assert_eq!(answer(harness, &last), "bye");
+        assert_eq!(answer(rig, &last), "bye");
     });
 }
 
@@ -167,11 +164,11 @@ workflow!(Boasts, |ctx| {
 
 #[test]
 fn an_answer_that_is_too_large_is_an_error_for_both() {
-    in_every_mode::<Boasts, _>(1, |harness| {
-        harness.start("i", &());
-        let question = harness.ask("i", &Name(1));
-        assert_eq!(harness.run("i").unwrap(), End::Completed(1));
-        assert_eq!(answer(harness, &question), UNANSWERED);
+    in_every_mode::<Boasts, _>(1, |rig| {
+        rig.start("i", &());
+        let question = rig.ask("i", &Name(1));
+        assert_eq!(rig.run("i").unwrap(), End::Completed(1));
+        assert_eq!(answer(rig, &question), UNANSWERED);
     });
 }
 
@@ -185,10 +182,10 @@ workflow!(Told, |ctx| {
 /// A question that was sent as a message expects no answer.
 #[test]
 fn what_was_only_told_gets_no_answer() {
-    in_every_mode::<Told, _>(1, |harness| {
-        harness.start("i", &());
-        harness.send("i", &Name(7));
-        assert_eq!(harness.run("i").unwrap(), End::Completed(7));
-        assert_eq!(harness.answers_len("i"), 0);
+    in_every_mode::<Told, _>(1, |rig| {
+        rig.start("i", &());
+        rig.send("i", &Name(7));
+        assert_eq!(rig.run("i").unwrap(), End::Completed(7));
+        assert_eq!(rig.answers_len("i"), 0);
     });
 }

@@ -10,7 +10,7 @@ mod program;
 
 use std::time::Duration;
 
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use program::{Interpreter, News, Node, nodes};
 use proptest::prelude::*;
 
@@ -22,21 +22,21 @@ struct Outcome {
     unread: usize,
 }
 
-fn play(harness: &mut Harness<Interpreter>, node: &Node, arrivals: &[u64]) -> Outcome {
-    let begin = harness.now_ms();
-    harness.start("i", node);
+fn play(rig: &mut Rig<Interpreter>, node: &Node, arrivals: &[u64]) -> Outcome {
+    let begin = rig.now_ms();
+    rig.start("i", node);
     for (number, after) in (0..).zip(arrivals) {
-        harness.send_after("i", Duration::from_millis(*after), &News(number));
+        rig.send_after("i", Duration::from_millis(*after), &News(number));
     }
-    let end = match harness.run("i").unwrap() {
+    let end = match rig.run("i").unwrap() {
         End::Completed(trace) => Some(Ok(trace)),
         End::Failed(failure) => Some(Err(format!("{:?}", failure.kind))),
         End::Waiting => None,
     };
     Outcome {
-        at_ms: if end.is_some() { harness.now_ms() - begin } else { 0 },
+        at_ms: if end.is_some() { rig.now_ms() - begin } else { 0 },
         end,
-        unread: harness.inbox_len("i"),
+        unread: rig.inbox_len("i"),
     }
 }
 
@@ -74,28 +74,28 @@ proptest! {
         let Some((expected, attempts)) = expected(&node, &arrivals) else {
             return Ok(());
         };
-        let mut live = Harness::<Interpreter>::new(Plan::Live, seed).audited();
+        let mut live = Rig::<Interpreter>::new(Plan::Live, seed).audited();
         program::take_calls();
         let found = play(&mut live, &node, &arrivals);
         prop_assert_eq!(&found, &expected, "staying in memory, seed {}", seed);
         prop_assert_eq!(program::take_calls(), attempts, "every attempt is made once, seed {}", seed);
         let crashes = (1..=live.commits()).flat_map(|commit| [Plan::CrashBefore(commit), Plan::CrashAfter(commit)]);
         for plan in std::iter::once(Plan::Evict).chain(crashes) {
-            let mut harness = Harness::<Interpreter>::new(plan, seed);
+            let mut rig = Rig::<Interpreter>::new(plan, seed);
             program::take_calls();
-            let found = play(&mut harness, &node, &arrivals);
+            let found = play(&mut rig, &node, &arrivals);
             prop_assert_eq!(&found, &expected, "{:?}, seed {}", plan, seed);
             let calls = program::take_calls();
             prop_assert!(calls >= attempts, "{:?}, seed {}: an attempt is missing", plan, seed);
             if plan == Plan::Evict {
                 prop_assert_eq!(calls, attempts, "nothing is done again, seed {}", seed);
             }
-            for (life, path, _) in harness.attempts_begun() {
-                let recorded = harness.at_crash().get(path).is_some_and(|entry| entry.completed.is_some());
+            for (life, path, _) in rig.attempts_begun() {
+                let recorded = rig.at_crash().get(path).is_some_and(|entry| entry.completed.is_some());
                 prop_assert!(!recorded || *life == 1, "{}, {:?}, seed {}: its result was recorded", path, plan, seed);
             }
             if let Some(Ok(trace)) = &expected.end {
-                let replayed = harness.replay("i").unwrap();
+                let replayed = rig.replay("i").unwrap();
                 prop_assert_eq!(replayed, Some(End::Completed(trace.clone())), "replayed, {:?}, seed {}", plan, seed);
             }
         }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use everstep::storage::record::{Decided, Entry, EntryKind, Status};
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Ctx, Loop, Result, Workflow, WorkflowError, branch, ok};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -163,17 +163,17 @@ fn expected(history: &BTreeMap<String, Entry>) -> Vec<String> {
 
 fn check(plan: Plan, seed: u64, node: &Node) -> Result<u64, TestCaseError> {
     CALLS.lock().unwrap().clear();
-    let mut harness = Harness::<Saga>::new(plan, seed).spread(20, std::time::Duration::from_millis(1));
-    harness.start("i", node);
-    let end = harness.run("i").unwrap();
+    let mut rig = Rig::<Saga>::new(plan, seed).spread(20, std::time::Duration::from_millis(1));
+    rig.start("i", node);
+    let end = rig.run("i").unwrap();
     prop_assert!(matches!(&end, End::Failed(_)), "{:?}: {:?}", plan, end);
-    let replayed = harness.replay("i").unwrap();
+    let replayed = rig.replay("i").unwrap();
     let messages = |end: &End<()>| match end {
         End::Failed(failure) => failure.message.clone(),
         other => format!("{other:?}"),
     };
     prop_assert_eq!(replayed.as_ref().map(messages), Some(messages(&end)));
-    let history = harness.history("i");
+    let history = rig.history("i");
     let expected = expected(&history);
     let mut calls = std::mem::take(&mut *CALLS.lock().unwrap());
     calls.dedup();
@@ -211,8 +211,8 @@ fn check(plan: Plan, seed: u64, node: &Node) -> Result<u64, TestCaseError> {
     } else {
         Status::Compensated
     };
-    prop_assert_eq!(harness.state("i").status, status);
-    Ok(harness.commits())
+    prop_assert_eq!(rig.state("i").status, status);
+    Ok(rig.commits())
 }
 
 fn nodes() -> impl Strategy<Value = Node> {

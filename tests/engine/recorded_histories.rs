@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use everstep::testing::harness::{End, Harness, Plan, replay_check};
+use everstep::testing::rig::{End, Plan, Rig, replay_file};
 use everstep::{Ctx, Loop, Message, Workflow, WorkflowError, branch, ok};
 use serde::{Deserialize, Serialize};
 
@@ -96,44 +96,44 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// Replays the recorded history of a workflow, which `script` brings about when it is recorded.
-pub(crate) fn recorded<W: Workflow<Input = ()>>(script: impl Fn(&mut Harness<W>)) -> Option<End<W::Output>> {
+pub(crate) fn recorded<W: Workflow<Input = ()>>(script: impl Fn(&mut Rig<W>)) -> Option<End<W::Output>> {
     let path = fixture(W::NAME);
     if std::env::var_os("EVERSTEP_RECORD").is_some() && !path.exists() {
-        let mut harness = Harness::<W>::new(Plan::Live, 1);
-        harness.start("recorded", &());
-        script(&mut harness);
-        std::fs::write(&path, harness.export("recorded")).unwrap();
+        let mut rig = Rig::<W>::new(Plan::Live, 1);
+        rig.start("recorded", &());
+        script(&mut rig);
+        std::fs::write(&path, rig.export("recorded")).unwrap();
     }
     let file = std::fs::read_to_string(path).unwrap();
-    replay_check::<W>(&file).unwrap_or_else(|divergence| panic!("{}: {divergence}", W::NAME))
+    replay_file::<W>(&file).unwrap_or_else(|divergence| panic!("{}: {divergence}", W::NAME))
 }
 
 #[test]
 fn a_chain_of_steps_and_sleeps() {
-    let end = recorded::<Chain>(|harness| drop(harness.run("recorded").unwrap()));
+    let end = recorded::<Chain>(|rig| drop(rig.run("recorded").unwrap()));
     assert_eq!(end, Some(End::Completed(vec![0, 10, 20, 30, 40, 551])));
 }
 
 #[test]
 fn messages_timeouts_and_versions() {
-    let end = recorded::<Hears>(|harness| {
+    let end = recorded::<Hears>(|rig| {
         for (number, after) in [(1, 1), (2, 2), (3, 2)] {
-            harness.send_after("recorded", Duration::from_secs(after), &News(number));
+            rig.send_after("recorded", Duration::from_secs(after), &News(number));
         }
-        harness.run("recorded").unwrap();
+        rig.run("recorded").unwrap();
     });
     assert_eq!(end, Some(End::Completed(vec![1, 2, 0, 3])));
 }
 
 #[test]
 fn branches_items_and_rounds() {
-    let end = recorded::<Branches>(|harness| drop(harness.run("recorded").unwrap()));
+    let end = recorded::<Branches>(|rig| drop(rig.run("recorded").unwrap()));
     assert_eq!(end, Some(End::Completed(vec![1, 2, 45, 1, 4, 9])));
 }
 
 #[test]
 fn what_was_undone() {
-    let Some(End::Failed(failure)) = recorded::<Fails>(|harness| drop(harness.run("recorded").unwrap())) else {
+    let Some(End::Failed(failure)) = recorded::<Fails>(|rig| drop(rig.run("recorded").unwrap())) else {
         panic!("it failed when it was recorded");
     };
     assert_eq!(failure.message, "declined");

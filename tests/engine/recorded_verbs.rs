@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::FailureKind;
-use everstep::testing::harness::{End, Harness};
+use everstep::testing::rig::{End, Rig};
 use everstep::{Ctx, Loop, Message, Policy, Result, Workflow, WorkflowError, branch, ensure, ok};
 use futures_util::future::Either;
 use serde::{Deserialize, Serialize};
@@ -28,8 +28,8 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-fn run<W: Workflow>(harness: &mut Harness<W>) {
-    harness.run("recorded").unwrap();
+fn run<W: Workflow>(rig: &mut Rig<W>) {
+    rig.run("recorded").unwrap();
 }
 
 workflow!(Races, |ctx| {
@@ -64,9 +64,9 @@ workflow!(Races, |ctx| {
 
 #[test]
 fn races() {
-    let end = recorded::<Races>(|harness| {
-        harness.send_after("recorded", secs(5), &Word(7));
-        run(harness);
+    let end = recorded::<Races>(|rig| {
+        rig.send_after("recorded", secs(5), &Word(7));
+        run(rig);
     });
     assert_eq!(end, Some(End::Completed(vec![5, 7, 6, 100, 6, 100, 1])));
 }
@@ -100,15 +100,15 @@ workflow!(Relations, |ctx| {
 
 #[test]
 fn children_messages_and_events() {
-    let end = recorded::<Relations>(|harness| {
-        run(harness);
+    let end = recorded::<Relations>(|rig| {
+        run(rig);
         for (path, after) in [("Cousin~0", 5), ("Word~0", 10), ("Cousin~1", 20)] {
             match path {
-                "Word~0" => harness.settle_after("recorded", secs(after), path, &Word(5)),
-                _ => harness.settle_after("recorded", secs(after), path, &after),
+                "Word~0" => rig.settle_after("recorded", secs(after), path, &Word(5)),
+                _ => rig.settle_after("recorded", secs(after), path, &after),
             }
         }
-        run(harness);
+        run(rig);
     });
     assert_eq!(end, Some(End::Completed(vec![5, 20, 5, 0])));
 }
@@ -128,10 +128,10 @@ workflow!(Promises, |ctx| {
 
 #[test]
 fn promises() {
-    let end = recorded::<Promises>(|harness| {
-        harness.settle_after("recorded", secs(5), "kept", &7_u64);
-        harness.reject_after("recorded", secs(90), "broken", "never");
-        run(harness);
+    let end = recorded::<Promises>(|rig| {
+        rig.settle_after("recorded", secs(5), "kept", &7_u64);
+        rig.reject_after("recorded", secs(90), "broken", "never");
+        run(rig);
     });
     assert_eq!(end, Some(End::Completed(vec![7, 1, 1])));
 }
@@ -149,9 +149,9 @@ workflow!(Cancelled, |ctx| {
 
 #[test]
 fn a_cancellation() {
-    let end = recorded::<Cancelled>(|harness| {
-        harness.cancel_after("recorded", secs(30), "enough");
-        run(harness);
+    let end = recorded::<Cancelled>(|rig| {
+        rig.cancel_after("recorded", secs(30), "enough");
+        run(rig);
     });
     let Some(End::Failed(failure)) = end else {
         panic!("{end:?}");
@@ -280,10 +280,10 @@ workflow!(Asked, |ctx| {
 
 #[test]
 fn questions() {
-    let end = recorded::<Asked>(|harness| {
-        harness.ask_after("recorded", secs(1), &Double(3));
-        harness.ask_after("recorded", secs(2), &Double(4));
-        run(harness);
+    let end = recorded::<Asked>(|rig| {
+        rig.ask_after("recorded", secs(1), &Double(3));
+        rig.ask_after("recorded", secs(2), &Double(4));
+        run(rig);
     });
     assert_eq!(end, Some(End::Completed(vec![6, 4])));
 }
@@ -300,11 +300,11 @@ workflow!(Again, |ctx| {
 
 #[test]
 fn a_later_run() {
-    let end = recorded::<Again>(|harness| {
+    let end = recorded::<Again>(|rig| {
         for (word, after) in [(1, 1), (2, 1), (3, 5)] {
-            harness.send_after("recorded", secs(after), &Word(word));
+            rig.send_after("recorded", secs(after), &Word(word));
         }
-        run(harness);
+        run(rig);
     });
     assert_eq!(end, Some(End::Completed(vec![3, 788])));
 }

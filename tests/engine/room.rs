@@ -1,7 +1,7 @@
 //! What is counted against the bounds is the same whether the code comes by for the first time or in replay, and what is
 //! recorded was within the bounds of its time.
 
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Accepts, Bounds, Ctx, Loop, Message, Workflow, branch, ok};
 use futures_util::future::{Either, join_all, select, select_all};
 use serde::{Deserialize, Serialize};
@@ -22,12 +22,12 @@ macro_rules! workflow {
 fn goes_on<W: Workflow<Input = u32, Output = u32> + Accepts<News>>(times: u32, before: Bounds, after: Bounds) {
     // A long id makes long rows.
     let id = "i".repeat(200);
-    let mut harness = Harness::<W>::new(Plan::Live, 1).bounds(before);
-    harness.start(&id, &times);
-    assert_eq!(harness.run(&id).unwrap(), End::Waiting);
-    let mut harness = harness.bounds(after).deploy::<W>();
-    harness.send(&id, &News(1));
-    let end = harness.run(&id).map_err(|divergence| divergence.to_string());
+    let mut rig = Rig::<W>::new(Plan::Live, 1).bounds(before);
+    rig.start(&id, &times);
+    assert_eq!(rig.run(&id).unwrap(), End::Waiting);
+    let mut rig = rig.bounds(after).deploy::<W>();
+    rig.send(&id, &News(1));
+    let end = rig.run(&id).map_err(|divergence| divergence.to_string());
     assert_eq!(end, Ok(End::Completed(times)));
 }
 
@@ -154,9 +154,9 @@ fn what_is_too_much_ends_the_function_whatever_it_makes_of_the_refusal() {
         ..Bounds::default()
     };
     for plan in [Plan::Live, Plan::Evict, Plan::CrashBefore(1), Plan::CrashAfter(1)] {
-        let mut harness = Harness::<Catches>::new(plan, 1).bounds(few);
-        harness.start("i", &12);
-        let End::Failed(failure) = harness.run("i").unwrap() else {
+        let mut rig = Rig::<Catches>::new(plan, 1).bounds(few);
+        rig.start("i", &12);
+        let End::Failed(failure) = rig.run("i").unwrap() else {
             panic!("it was not ended, {plan:?}");
         };
         assert_eq!(failure.code.as_deref(), Some("ES0304"), "{failure}, {plan:?}");

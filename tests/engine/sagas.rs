@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use everstep::storage::record::{Decided, EntryKind, FailureKind, Status};
-use everstep::testing::harness::{End, Harness, in_every_mode};
+use everstep::testing::rig::{End, Rig, in_every_mode};
 use everstep::{Attempt, Ctx, Loop, Result, Step, Workflow, WorkflowError, branch, ok, rollback};
 
 /// What was undone, in the order of the calls. Each test has a process, or at least a workflow, of its own.
@@ -52,10 +52,10 @@ struct Outcome {
     undone: Vec<(String, bool)>,
 }
 
-fn outcome<W: Workflow<Input = (), Output = ()>>(harness: &mut Harness<W>) -> Outcome {
-    let end = harness.run("i").unwrap();
+fn outcome<W: Workflow<Input = (), Output = ()>>(rig: &mut Rig<W>) -> Outcome {
+    let end = rig.run("i").unwrap();
     let mut undone = Vec::new();
-    for (path, entry) in harness.history("i") {
+    for (path, entry) in rig.history("i") {
         let decided = match entry.kind {
             EntryKind::Rollback(decided) => decided.expect("an undoing that began has ended"),
             EntryKind::Compensation {
@@ -65,20 +65,20 @@ fn outcome<W: Workflow<Input = (), Output = ()>>(harness: &mut Harness<W>) -> Ou
         };
         undone.push((path, matches!(decided, Decided::Completed(_))));
     }
-    assert_eq!(harness.state("i").alarm_at_ms, None, "nothing is left to wake up for");
+    assert_eq!(rig.state("i").alarm_at_ms, None, "nothing is left to wake up for");
     Outcome {
         end,
-        status: harness.state("i").status,
+        status: rig.state("i").status,
         calls: take_calls(W::NAME),
         undone,
     }
 }
 
 fn run<W: Workflow<Input = (), Output = ()>>() -> Outcome {
-    in_every_mode::<W, _>(1, |harness| {
+    in_every_mode::<W, _>(1, |rig| {
         take_calls(W::NAME);
-        harness.start("i", &());
-        outcome(harness)
+        rig.start("i", &());
+        outcome(rig)
     })
 }
 
@@ -221,12 +221,12 @@ workflow!(Cancelled, |ctx| {
 /// BEHAVIOUR 31, 45, FAULTS 57: a cancellation undoes too, and does not reach what undoes.
 #[test]
 fn a_cancelled_workflow_is_undone() {
-    let outcome = in_every_mode::<Cancelled, _>(1, |harness| {
+    let outcome = in_every_mode::<Cancelled, _>(1, |rig| {
         take_calls("Cancelled");
-        harness.start("i", &());
-        harness.cancel_after("i", Duration::from_secs(60), "enough");
-        harness.cancel_after("i", Duration::from_millis(60_100), "while it is undone");
-        outcome(harness)
+        rig.start("i", &());
+        rig.cancel_after("i", Duration::from_secs(60), "enough");
+        rig.cancel_after("i", Duration::from_millis(60_100), "while it is undone");
+        outcome(rig)
     });
     assert_eq!(outcome.calls, ["slow", "one"]);
     assert_eq!(outcome.status, Status::Cancelled);
@@ -247,14 +247,14 @@ workflow!(Visible, |ctx| {
 /// BEHAVIOUR 32: that it is being undone is visible, and an alarm stands for the next attempt.
 #[test]
 fn undoing_is_visible() {
-    in_every_mode::<Visible, _>(1, |harness| {
-        harness.start("i", &());
-        assert_eq!(harness.run_for("i", Duration::from_secs(1)).unwrap(), End::Waiting);
-        let state = harness.state("i");
+    in_every_mode::<Visible, _>(1, |rig| {
+        rig.start("i", &());
+        assert_eq!(rig.run_for("i", Duration::from_secs(1)).unwrap(), End::Waiting);
+        let state = rig.state("i");
         assert_eq!(state.status, Status::Compensating);
         assert!(state.alarm_at_ms.is_some());
-        harness.run("i").unwrap();
-        assert_eq!(harness.state("i").status, Status::Compensated);
+        rig.run("i").unwrap();
+        assert_eq!(rig.state("i").status, Status::Compensated);
     });
 }
 
@@ -386,10 +386,10 @@ workflow!(FailsOnAReading, |ctx| {
 /// was stored again and again, and nothing was ever undone.
 #[test]
 fn a_failure_over_an_ephemeral_result_is_undone() {
-    let outcome = in_every_mode::<FailsOnAReading, _>(1, |harness| {
+    let outcome = in_every_mode::<FailsOnAReading, _>(1, |rig| {
         take_calls("FailsOnAReading");
-        harness.start("i", &());
-        outcome(harness)
+        rig.start("i", &());
+        outcome(rig)
     });
     assert_eq!(outcome.status, Status::Compensated);
     assert_eq!(outcome.calls, ["a"]);

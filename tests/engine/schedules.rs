@@ -5,7 +5,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use everstep::storage::record::Status;
-use everstep::testing::harness::Plan;
+use everstep::testing::rig::Plan;
 use everstep::testing::world::{World, in_every_world};
 use everstep::{CatchUp, Cron, Ctx, Every, Once, Overlap, Result, Workflow, ok};
 

@@ -1,6 +1,6 @@
 //! Messages from one instance to another: taken once, in their order, whatever crashes. BEHAVIOUR 36, FAULTS 1 and 22.
 
-use everstep::testing::harness::{End, Plan};
+use everstep::testing::rig::{End, Plan};
 use everstep::testing::world::{World, in_every_world};
 use everstep::{Accepts, Address, Ctx, Message, Result, Workflow, ok};
 use serde::{Deserialize, Serialize};

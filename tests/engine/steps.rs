@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use everstep::storage::record::{Entry, EntryKind, FailureKind};
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{
     Attempt, Bounds, Consequence, Ctx, Loop, Message, Result, Workflow, WorkflowError, critical, ensure, ok,
 };
@@ -20,9 +20,9 @@ fn run<W: Workflow<Input = ()>>() -> End<W::Output>
 where
     W::Output: PartialEq + std::fmt::Debug,
 {
-    in_every_mode::<W, _>(1, |harness| {
-        harness.start("i", &());
-        harness.run("i").unwrap()
+    in_every_mode::<W, _>(1, |rig| {
+        rig.start("i", &());
+        rig.run("i").unwrap()
     })
 }
 
@@ -121,10 +121,10 @@ workflow!(Refused, (), |ctx| {
 /// as one that nobody had ever awaited.
 #[test]
 fn a_step_that_was_awaited_is_not_reported() {
-    let mut harness = Harness::<Refused>::new(Plan::Live, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Completed(()));
-    assert_eq!(harness.unawaited(), ["beside"], "only this was never polled");
+    let mut rig = Rig::<Refused>::new(Plan::Live, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Completed(()));
+    assert_eq!(rig.unawaited(), ["beside"], "only this was never polled");
 }
 
 workflow!(CarelessForLong, (), |ctx| {
@@ -147,11 +147,11 @@ workflow!(CarelessForLong, (), |ctx| {
 /// Found in review: names of such steps were gathered without bound, and those of a run that went on were never told.
 #[test]
 fn each_run_tells_of_a_few_steps_that_were_never_awaited() {
-    let mut harness = Harness::<CarelessForLong>::new(Plan::Live, 1);
-    harness.start("i", &());
-    harness.run("i").unwrap();
-    let times = harness.unawaited().iter().filter(|name| *name == "each time").count();
-    assert_eq!((times, harness.unawaited().len()), (2, 64), "of each run, a few");
+    let mut rig = Rig::<CarelessForLong>::new(Plan::Live, 1);
+    rig.start("i", &());
+    rig.run("i").unwrap();
+    let times = rig.unawaited().iter().filter(|name| *name == "each time").count();
+    assert_eq!((times, rig.unawaited().len()), (2, 64), "of each run, a few");
 }
 
 /// BEHAVIOUR 8: a step that was never awaited is reported when the function returns, once.
@@ -164,10 +164,10 @@ fn a_step_that_was_never_awaited_is_reported() {
         Plan::CrashAfter(1),
         Plan::CrashBefore(2),
     ] {
-        let mut harness = Harness::<Careless>::new(plan, 1);
-        harness.start("i", &());
-        harness.run("i").unwrap();
-        assert_eq!(harness.unawaited(), ["forgotten"], "{plan:?}");
+        let mut rig = Rig::<Careless>::new(plan, 1);
+        rig.start("i", &());
+        rig.run("i").unwrap();
+        assert_eq!(rig.unawaited(), ["forgotten"], "{plan:?}");
     }
 }
 
@@ -181,10 +181,10 @@ workflow!(Failing, (), |ctx| {
 /// BEHAVIOUR 12: an observer hears of each failure that is durable exactly once, and of none again in replay.
 #[test]
 fn an_observer_hears_of_each_failure_once() {
-    let script = |harness: &mut Harness<Failing>| {
-        harness.start("i", &());
-        harness.run("i").unwrap();
-        let heard = harness.incidents().iter().map(|incident| {
+    let script = |rig: &mut Rig<Failing>| {
+        rig.start("i", &());
+        rig.run("i").unwrap();
+        let heard = rig.incidents().iter().map(|incident| {
             let consequence = match incident.consequence {
                 Consequence::Retry { .. } => "retry",
                 Consequence::StepFailed => "step",
@@ -196,10 +196,10 @@ fn an_observer_hears_of_each_failure_once() {
         heard.collect::<Vec<_>>()
     };
     let all = ["step caught", "retry fails", "step fails", "workflow fails"];
-    assert_eq!(script(&mut Harness::new(Plan::Live, 1)), all);
-    assert_eq!(script(&mut Harness::new(Plan::Evict, 1)), all);
+    assert_eq!(script(&mut Rig::new(Plan::Live, 1)), all);
+    assert_eq!(script(&mut Rig::new(Plan::Evict, 1)), all);
     for commit in 1..=6 {
-        assert_eq!(script(&mut Harness::new(Plan::CrashBefore(commit), 1)), all, "{commit}");
+        assert_eq!(script(&mut Rig::new(Plan::CrashBefore(commit), 1)), all, "{commit}");
     }
 }
 
@@ -221,9 +221,9 @@ workflow!(Patient, u32, |ctx| {
 fn a_crash_is_charged_to_what_was_running() {
     // Of two attempts that are seen to end one after the other, the second is running when the process dies.
     let numbers = |plan| {
-        let mut harness = Harness::<Patient>::new(plan, 1).charged();
-        harness.start("i", &());
-        match harness.run("i").unwrap() {
+        let mut rig = Rig::<Patient>::new(plan, 1).charged();
+        rig.start("i", &());
+        match rig.run("i").unwrap() {
             End::Completed(numbers) => (numbers / 10, numbers % 10),
             other => panic!("{other:?}"),
         }
@@ -250,9 +250,9 @@ workflow!(Picky, u32, |ctx| {
 fn a_predicate_is_not_asked_about_a_crash() {
     for commit in 1..=2 {
         for plan in [Plan::CrashBefore(commit), Plan::CrashAfter(commit)] {
-            let mut harness = Harness::<Picky>::new(plan, 1).charged();
-            harness.start("i", &());
-            let end = harness.run("i").unwrap();
+            let mut rig = Rig::<Picky>::new(plan, 1).charged();
+            rig.start("i", &());
+            let end = rig.run("i").unwrap();
             assert!(matches!(end, End::Completed(_)), "{plan:?}: {end:?}");
         }
     }
@@ -304,10 +304,10 @@ workflow!(CheapFailure, bool, |ctx| {
 #[test]
 fn an_observer_hears_of_the_failure_of_an_ephemeral_step() {
     for seed in 0..4 {
-        let mut harness = Harness::<CheapFailure>::new(Plan::Live, seed);
-        harness.start("i", &());
-        assert_eq!(harness.run("i").unwrap(), End::Completed(true));
-        assert_eq!(harness.incidents().len(), 1, "seed {seed}");
+        let mut rig = Rig::<CheapFailure>::new(Plan::Live, seed);
+        rig.start("i", &());
+        assert_eq!(rig.run("i").unwrap(), End::Completed(true));
+        assert_eq!(rig.incidents().len(), 1, "seed {seed}");
     }
 }
 
@@ -338,10 +338,10 @@ define!(Binding: bool => (), accepts [News], |ctx, waits| {
 fn an_ephemeral_step_waits_for_what_is_not_ephemeral() {
     for waits in [false, true] {
         TOLD.store(0, Ordering::Relaxed);
-        let mut harness = Harness::<Binding>::new(Plan::CrashBefore(1), 1);
-        harness.start("i", &waits);
-        harness.send("i", &News(1));
-        assert_eq!(harness.run("i").unwrap(), End::Completed(()));
+        let mut rig = Rig::<Binding>::new(Plan::CrashBefore(1), 1);
+        rig.start("i", &waits);
+        rig.send("i", &News(1));
+        assert_eq!(rig.run("i").unwrap(), End::Completed(()));
         assert_eq!(TOLD.load(Ordering::Relaxed), 1, "nothing had begun before the crash");
     }
 }
@@ -350,15 +350,15 @@ fn an_ephemeral_step_waits_for_what_is_not_ephemeral() {
 #[test]
 fn ephemeral_steps_cost_no_commit_of_their_own() {
     assert_eq!(run::<Cheap>(), End::Completed(3));
-    let mut harness = Harness::<Cheap>::new(Plan::Live, 1);
-    harness.start("i", &());
+    let mut rig = Rig::<Cheap>::new(Plan::Live, 1);
+    rig.start("i", &());
     READS.store(0, Ordering::Relaxed);
-    harness.run("i").unwrap();
-    assert_eq!(harness.commits(), 3, "what was read, the charge, the end");
-    let mut harness = Harness::<Cheap>::new(Plan::CrashBefore(2), 1);
-    harness.start("i", &());
-    harness.run("i").unwrap();
-    let before = harness.at_crash();
+    rig.run("i").unwrap();
+    assert_eq!(rig.commits(), 3, "what was read, the charge, the end");
+    let mut rig = Rig::<Cheap>::new(Plan::CrashBefore(2), 1);
+    rig.start("i", &());
+    rig.run("i").unwrap();
+    let before = rig.at_crash();
     assert!(
         before.contains_key("c") && !before.contains_key("charge"),
         "the charge had begun when the readings were durable: {before:?}"
@@ -400,15 +400,15 @@ fn a_history_that_is_too_long_fails_its_instance() {
         history_entries_max: 9,
         ..Bounds::default()
     };
-    let (failure, entries) = in_every_mode::<Endless, _>(1, |harness| {
-        let mut bounded = std::mem::replace(harness, Harness::new(Plan::Live, 1)).bounds(bounds);
+    let (failure, entries) = in_every_mode::<Endless, _>(1, |rig| {
+        let mut bounded = std::mem::replace(rig, Rig::new(Plan::Live, 1)).bounds(bounds);
         bounded.start("i", &());
         let End::Failed(failure) = bounded.run("i").unwrap() else {
             panic!("it fails")
         };
         assert!(bounded.warnings().iter().any(|warning| warning.contains("6 entries")));
         let found = (failure.code.clone(), bounded.history("i").len());
-        *harness = bounded;
+        *rig = bounded;
         found
     });
     assert_eq!((failure.as_deref(), entries), (Some("ES0302"), 9));
@@ -421,8 +421,8 @@ fn a_scope_that_is_too_large_fails_its_instance() {
         scope_entries_max: 4,
         ..Bounds::default()
     };
-    in_every_mode::<Endless, _>(1, |harness| {
-        let mut bounded = std::mem::replace(harness, Harness::new(Plan::Live, 1)).bounds(bounds);
+    in_every_mode::<Endless, _>(1, |rig| {
+        let mut bounded = std::mem::replace(rig, Rig::new(Plan::Live, 1)).bounds(bounds);
         bounded.start("i", &());
         let End::Failed(failure) = bounded.run("i").unwrap() else {
             panic!("it fails")
@@ -432,7 +432,7 @@ fn a_scope_that_is_too_large_fails_its_instance() {
         assert_eq!(history.len(), 4);
         let is_done = |entry: &Entry| matches!(entry.kind, EntryKind::Step(Some(_)));
         assert!(history.values().all(is_done));
-        *harness = bounded;
+        *rig = bounded;
     });
 }
 
@@ -459,11 +459,11 @@ fn idempotency_keys_tell_places_apart() {
 /// bank would have taken its first payment for one that was made already.
 #[test]
 fn idempotency_keys_tell_instances_of_one_id_apart() {
-    // What a start draws, the harness takes from its seed.
+    // What a start draws, the rig takes from its seed.
     let keys = |seed| {
-        let mut harness = Harness::<Named>::new(Plan::Live, seed);
-        harness.start("i", &());
-        match harness.run("i").unwrap() {
+        let mut rig = Rig::<Named>::new(Plan::Live, seed);
+        rig.start("i", &());
+        match rig.run("i").unwrap() {
             End::Completed(keys) => keys,
             other => panic!("{other:?}"),
         }

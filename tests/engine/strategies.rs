@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::{Failure, FailureKind, Status};
-use everstep::testing::harness::{End, in_every_mode};
+use everstep::testing::rig::{End, in_every_mode};
 use everstep::testing::world::{World, in_every_world};
 use everstep::{Ctx, Policy, Result, Strategy, Workflow, WorkflowError, branch, critical, ok, rollback};
 
@@ -66,13 +66,10 @@ fn a_failure_that_asks_for_a_rollback_is_undone_under_every_strategy() {
     where
         W::Output: PartialEq + std::fmt::Debug,
     {
-        in_every_mode::<W, _>(1, |harness| {
-            harness.start("i", &());
-            harness.run("i").unwrap();
-            (
-                harness.state("i").status,
-                harness.history("i").contains_key("hold/rollback"),
-            )
+        in_every_mode::<W, _>(1, |rig| {
+            rig.start("i", &());
+            rig.run("i").unwrap();
+            (rig.state("i").status, rig.history("i").contains_key("hold/rollback"))
         })
     }
     assert_eq!(status::<Kept>(), (Status::Compensated, true));
@@ -122,10 +119,10 @@ workflow!(WrapsTwice, five_runs(), u32, |ctx| {
 #[test]
 fn a_failure_inside_an_error_keeps_what_is_known_about_it() {
     fn end<W: Workflow<Input = (), Output = u32>>() -> (u32, Failure) {
-        in_every_mode::<W, _>(1, |harness| {
-            harness.start("i", &());
-            match harness.run("i").unwrap() {
-                End::Failed(failure) => (harness.state("i").run, failure),
+        in_every_mode::<W, _>(1, |rig| {
+            rig.start("i", &());
+            match rig.run("i").unwrap() {
+                End::Failed(failure) => (rig.state("i").run, failure),
                 other => panic!("{other:?}"),
             }
         })

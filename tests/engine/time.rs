@@ -3,7 +3,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Ctx, Policy, Result, Workflow, WorkflowError, ok};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -25,12 +25,12 @@ define!(Beats: u32 => u64, accepts [], |ctx, beats| {
 /// now and began anew went round without sleeping, as fast as it could.
 #[test]
 fn time_goes_on_from_run_to_run() {
-    in_every_mode::<Beats, _>(1, |harness| {
-        let start = harness.now_ms();
-        harness.start("i", &0);
-        let read = harness.run("i").unwrap();
-        assert_eq!(harness.now_ms() - start, 5 * 3_600_000, "five beats are five hours");
-        assert_eq!(read, End::Completed(harness.now_ms()));
+    in_every_mode::<Beats, _>(1, |rig| {
+        let start = rig.now_ms();
+        rig.start("i", &0);
+        let read = rig.run("i").unwrap();
+        assert_eq!(rig.now_ms() - start, 5 * 3_600_000, "five beats are five hours");
+        assert_eq!(read, End::Completed(rig.now_ms()));
     });
 }
 
@@ -57,9 +57,9 @@ impl Workflow for TriesAgain {
 #[test]
 fn a_run_after_a_failure_begins_when_its_time_has_come() {
     for plan in [Plan::Live, Plan::Evict, Plan::CrashAfter(1), Plan::CrashBefore(2)] {
-        let mut harness = Harness::<TriesAgain>::new(plan, 1);
-        harness.start("i", &());
-        let read = harness.run("i").unwrap();
-        assert_eq!(read, End::Completed(harness.now_ms()), "{plan:?}");
+        let mut rig = Rig::<TriesAgain>::new(plan, 1);
+        rig.start("i", &());
+        let read = rig.run("i").unwrap();
+        assert_eq!(read, End::Completed(rig.now_ms()), "{plan:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Types that change under running instances: what new code can't read, it was not recorded for.
 
 use everstep::storage::record::FailureKind;
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Accepts, Ctx, Loop, Message, Result, Workflow, ok};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ where
     Old: Workflow<Input = (), Output = u32> + Accepts<News>,
     New: Workflow<Output = u32>,
 {
-    let mut old = Harness::<Old>::new(Plan::Evict, 1);
+    let mut old = Rig::<Old>::new(Plan::Evict, 1);
     old.start("i", &());
     assert_eq!(old.run("i").unwrap(), End::Waiting);
     let mut new = old.deploy::<New>();
@@ -86,7 +86,7 @@ fn what_new_code_can_not_read_is_divergence() {
 
 #[test]
 fn a_state_that_new_code_can_not_read_is_divergence() {
-    let mut old = Harness::<WaitsWithNumber>::new(Plan::Evict, 1);
+    let mut old = Rig::<WaitsWithNumber>::new(Plan::Evict, 1);
     old.start("i", &());
     assert_eq!(old.run("i").unwrap(), End::Waiting);
     let divergence = old.deploy::<WaitsWithText>().run("i").unwrap_err();
@@ -103,9 +103,9 @@ define!(Decides: () => u32, accepts [], |ctx, _| {
 /// What others send may be anything, and what the code makes of that is up to the code.
 #[test]
 fn what_others_send_may_be_of_another_type() {
-    let mut harness = Harness::<Decides>::new(Plan::Live, 1);
-    harness.start("i", &());
-    harness.settle_after("i", std::time::Duration::from_secs(1), "promise", &"text");
-    assert_eq!(harness.run("i").unwrap(), End::Completed(1));
-    assert_eq!(harness.replay("i").unwrap(), Some(End::Completed(1)));
+    let mut rig = Rig::<Decides>::new(Plan::Live, 1);
+    rig.start("i", &());
+    rig.settle_after("i", std::time::Duration::from_secs(1), "promise", &"text");
+    assert_eq!(rig.run("i").unwrap(), End::Completed(1));
+    assert_eq!(rig.replay("i").unwrap(), Some(End::Completed(1)));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Accepts, Ctx, Loop, Message, Result, Workflow, ok};
 use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
@@ -66,11 +66,11 @@ workflow!(LeavesTurns: () => Vec<u32>, |ctx, _| {
 /// dropped the message was gone: neither read nor carried over to the next run.
 #[test]
 fn a_message_that_nobody_looked_at_is_read_by_the_next_who_waits() {
-    let end = in_every_mode::<Continues, _>(1, |harness| {
-        harness.start("i", &false);
-        harness.send_after("i", Duration::from_secs(5), &Stop(7));
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.inbox_len("i"), 0);
+    let end = in_every_mode::<Continues, _>(1, |rig| {
+        rig.start("i", &false);
+        rig.send_after("i", Duration::from_secs(5), &Stop(7));
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.inbox_len("i"), 0);
         end
     });
     assert_eq!(end, End::Completed(7));
@@ -80,14 +80,14 @@ fn a_message_that_nobody_looked_at_is_read_by_the_next_who_waits() {
 #[test]
 fn messages_that_nobody_looked_at_keep_their_order() {
     fn stops<W: Workflow<Input = (), Output = Vec<u32>> + Accepts<Stop>>(many: u32) -> End<Vec<u32>> {
-        in_every_mode::<W, _>(1, |harness| {
-            harness.start("i", &());
+        in_every_mode::<W, _>(1, |rig| {
+            rig.start("i", &());
             for number in 1..=many {
-                harness.send_after("i", Duration::from_secs(5 + u64::from(number / 3)), &Stop(number));
+                rig.send_after("i", Duration::from_secs(5 + u64::from(number / 3)), &Stop(number));
             }
-            let end = harness.run("i").unwrap();
-            assert_eq!(harness.inbox_len("i"), 0);
-            assert_eq!(harness.replay("i").unwrap().as_ref(), Some(&end));
+            let end = rig.run("i").unwrap();
+            assert_eq!(rig.inbox_len("i"), 0);
+            assert_eq!(rig.replay("i").unwrap().as_ref(), Some(&end));
             end
         })
     }
@@ -109,11 +109,11 @@ workflow!(Asked: bool => u32, |ctx, again| {
 /// Found in review, with the message: whoever had asked waited for ever.
 #[test]
 fn a_question_that_nobody_looked_at_is_answered_by_the_next_who_waits() {
-    in_every_mode::<Asked, _>(1, |harness| {
-        harness.start("i", &false);
-        let question = harness.ask_after("i", Duration::from_secs(5), &Price(7));
-        assert_eq!(harness.run("i").unwrap(), End::Completed(8));
-        harness.answer::<Price>("i", &question).unwrap().unwrap()
+    in_every_mode::<Asked, _>(1, |rig| {
+        rig.start("i", &false);
+        let question = rig.ask_after("i", Duration::from_secs(5), &Price(7));
+        assert_eq!(rig.run("i").unwrap(), End::Completed(8));
+        rig.answer::<Price>("i", &question).unwrap().unwrap()
     });
 }
 
@@ -153,12 +153,12 @@ code!(Looks, |ctx| {
 
 #[test]
 fn code_that_looks_at_what_went_back_diverges() {
-    let mut harness = Harness::<Ignores>::new(Plan::Evict, 1);
-    harness.start("i", &());
-    harness.send_after("i", Duration::from_secs(5), &Stop(7));
-    assert_eq!(harness.run("i").unwrap(), End::Waiting);
-    assert_eq!(harness.inbox_len("i"), 1);
-    let divergence = harness.deploy::<Looks>().run("i").unwrap_err();
+    let mut rig = Rig::<Ignores>::new(Plan::Evict, 1);
+    rig.start("i", &());
+    rig.send_after("i", Duration::from_secs(5), &Stop(7));
+    assert_eq!(rig.run("i").unwrap(), End::Waiting);
+    assert_eq!(rig.inbox_len("i"), 1);
+    let divergence = rig.deploy::<Looks>().run("i").unwrap_err();
     let recorded = Some("receive whose message went back unread");
     assert_eq!(
         (divergence.path.as_str(), divergence.recorded.as_deref()),

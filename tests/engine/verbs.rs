@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Accepts, Ctx, Loop, Message, Workflow, branch, critical, ok};
 use serde::{Deserialize, Serialize};
 
@@ -21,9 +21,9 @@ fn run<W: Workflow>(input: &W::Input) -> End<W::Output>
 where
     W::Output: PartialEq + std::fmt::Debug,
 {
-    in_every_mode::<W, _>(1, |harness| {
-        harness.start("i", input);
-        harness.run("i").unwrap()
+    in_every_mode::<W, _>(1, |rig| {
+        rig.start("i", input);
+        rig.run("i").unwrap()
     })
 }
 
@@ -41,10 +41,10 @@ fn steps_in_sequence_see_each_others_results() {
 
 #[test]
 fn n_steps_cost_n_commits_and_the_end() {
-    let mut harness = Harness::<Sequence>::new(Plan::Live, 1);
-    harness.start("i", &20);
-    harness.run("i").unwrap();
-    assert_eq!(harness.commits(), 4, "three steps and the end");
+    let mut rig = Rig::<Sequence>::new(Plan::Live, 1);
+    rig.start("i", &20);
+    rig.run("i").unwrap();
+    assert_eq!(rig.commits(), 4, "three steps and the end");
 }
 
 static CALLS: AtomicU32 = AtomicU32::new(0);
@@ -95,9 +95,9 @@ workflow!(Critical, (), u32, |ctx, _input| {
 /// FAULTS 41.
 #[test]
 fn a_critical_error_is_not_tried_again() {
-    let mut harness = Harness::<Critical>::new(Plan::Live, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Completed(1));
+    let mut rig = Rig::<Critical>::new(Plan::Live, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Completed(1));
     assert_eq!(CALLS.load(Ordering::Relaxed), 1);
 }
 
@@ -124,13 +124,13 @@ impl Accepts<News> for Listener {}
 
 #[test]
 fn messages_arrive_in_order_whenever_they_are_sent() {
-    let heard = in_every_mode::<Listener, _>(1, |harness| {
-        harness.start("i", &());
-        harness.send("i", &News(1));
-        harness.send("i", &News(2));
-        assert_eq!(harness.run("i").unwrap(), End::Waiting);
-        harness.send("i", &News(3));
-        harness.run("i").unwrap()
+    let heard = in_every_mode::<Listener, _>(1, |rig| {
+        rig.start("i", &());
+        rig.send("i", &News(1));
+        rig.send("i", &News(2));
+        assert_eq!(rig.run("i").unwrap(), End::Waiting);
+        rig.send("i", &News(3));
+        rig.run("i").unwrap()
     });
     assert_eq!(heard, End::Completed(vec![1, 2, 3]));
 }
@@ -174,11 +174,11 @@ fn a_loop_goes_on_where_it_was() {
 
 #[test]
 fn the_history_of_a_long_loop_stays_short() {
-    let mut harness = Harness::<Looping>::new(Plan::Live, 1);
-    harness.start("i", &1_000);
-    assert_eq!(harness.run("i").unwrap(), End::Completed(500_500));
-    assert!(harness.history("i").len() < 5, "{:?}", harness.history("i").keys());
-    assert_eq!(harness.state("i").entries, harness.history("i").len() as u64);
+    let mut rig = Rig::<Looping>::new(Plan::Live, 1);
+    rig.start("i", &1_000);
+    assert_eq!(rig.run("i").unwrap(), End::Completed(500_500));
+    assert!(rig.history("i").len() < 5, "{:?}", rig.history("i").keys());
+    assert_eq!(rig.state("i").entries, rig.history("i").len() as u64);
 }
 
 workflow!(Joining, (), (u32, u32), |ctx, _input| {
@@ -227,12 +227,12 @@ workflow!(Racing, (), String, |ctx, _input| {
 /// FAULTS 29, 60.
 #[test]
 fn the_first_wins_and_the_loser_loses_its_alarm() {
-    let end = in_every_mode::<Racing, _>(1, |harness| {
-        harness.start("i", &());
-        let begin = harness.now_ms();
-        let end = harness.run("i").unwrap();
-        assert_eq!(harness.now_ms() - begin, 1_000, "nobody waited for the loser");
-        assert_eq!(harness.state("i").alarm_at_ms, None);
+    let end = in_every_mode::<Racing, _>(1, |rig| {
+        rig.start("i", &());
+        let begin = rig.now_ms();
+        let end = rig.run("i").unwrap();
+        assert_eq!(rig.now_ms() - begin, 1_000, "nobody waited for the loser");
+        assert_eq!(rig.state("i").alarm_at_ms, None);
         end
     });
     assert_eq!(end, End::Completed("quick 2".into()));

@@ -1,6 +1,6 @@
 //! Changing code under running instances: `version`, `patched`, `removed`.
 
-use everstep::testing::harness::{End, Harness, Plan};
+use everstep::testing::rig::{End, Plan, Rig};
 use everstep::{Accepts, Ctx, Loop, Message, Policy, Result, Workflow, branch, ok};
 use serde::{Deserialize, Serialize};
 
@@ -33,22 +33,22 @@ macro_rules! step {
     };
 }
 
-fn started<W: Workflow<Input = (), Output = Vec<u32>> + Accepts<News>>() -> Harness<W> {
-    let mut harness = Harness::new(Plan::Evict, 1);
-    harness.start("i", &());
-    assert_eq!(harness.run("i").unwrap(), End::Waiting);
-    harness
+fn started<W: Workflow<Input = (), Output = Vec<u32>> + Accepts<News>>() -> Rig<W> {
+    let mut rig = Rig::new(Plan::Evict, 1);
+    rig.start("i", &());
+    assert_eq!(rig.run("i").unwrap(), End::Waiting);
+    rig
 }
 
-fn finish<V: Workflow<Output = Vec<u32>> + Accepts<News>>(mut harness: Harness<V>) -> Vec<u32> {
+fn finish<V: Workflow<Output = Vec<u32>> + Accepts<News>>(mut rig: Rig<V>) -> Vec<u32> {
     for number in 1..9 {
-        match harness.run("i").unwrap() {
+        match rig.run("i").unwrap() {
             End::Completed(seen) => {
-                assert_eq!(harness.replay("i").unwrap(), Some(End::Completed(seen.clone())));
+                assert_eq!(rig.replay("i").unwrap(), Some(End::Completed(seen.clone())));
                 return seen;
             }
             End::Failed(failure) => panic!("{failure}"),
-            End::Waiting => harness.send("i", &News(number)),
+            End::Waiting => rig.send("i", &News(number)),
         }
     }
     panic!("it does not end");
@@ -205,11 +205,11 @@ code!(Together, |ctx| {
 #[test]
 fn a_new_instance_gets_the_latest_also_between_two_completions_of_one_commit() {
     for seed in 0..8 {
-        let mut harness = Harness::<Together>::new(Plan::Live, seed).spread(1, std::time::Duration::ZERO);
-        harness.start("i", &());
-        assert_eq!(harness.run("i").unwrap(), End::Completed(vec![2, 7]), "seed {seed}");
+        let mut rig = Rig::<Together>::new(Plan::Live, seed).spread(1, std::time::Duration::ZERO);
+        rig.start("i", &());
+        assert_eq!(rig.run("i").unwrap(), End::Completed(vec![2, 7]), "seed {seed}");
         assert_eq!(
-            harness.replay("i").unwrap(),
+            rig.replay("i").unwrap(),
             Some(End::Completed(vec![2, 7])),
             "seed {seed}"
         );
@@ -327,9 +327,9 @@ code!(SendsNever, |ctx| {
 /// Found in review: a scope could lose one of the messages that it sent, and no more.
 #[test]
 fn as_many_are_removed_as_it_is_said() {
-    let mut harness = started::<SendsTwice>();
-    harness.send("i", &News(7));
-    assert_eq!(harness.run("i").unwrap(), End::Waiting);
-    assert_eq!(finish(harness.deploy::<SendsNever>()).len(), 1);
+    let mut rig = started::<SendsTwice>();
+    rig.send("i", &News(7));
+    assert_eq!(rig.run("i").unwrap(), End::Waiting);
+    assert_eq!(finish(rig.deploy::<SendsNever>()).len(), 1);
     assert_eq!(finish(started::<SendsNever>()).len(), 1, "also where they never were");
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use everstep::storage::record::Status;
-use everstep::testing::harness::{End, Harness, Plan, in_every_mode};
+use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Attempt, Backoff, Ctx, Result, Workflow, ok};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -28,16 +28,16 @@ impl Workflow for Flaky {
 
 #[test]
 fn a_step_that_backs_off_keeps_its_attempts_and_its_time() {
-    let waited = in_every_mode::<Flaky, _>(1, |harness| {
-        let begin = harness.now_ms();
-        harness.start("i", &());
-        assert_eq!(harness.run_for("i", Duration::from_secs(1)).unwrap(), End::Waiting);
-        let state = harness.state("i");
+    let waited = in_every_mode::<Flaky, _>(1, |rig| {
+        let begin = rig.now_ms();
+        rig.start("i", &());
+        assert_eq!(rig.run_for("i", Duration::from_secs(1)).unwrap(), End::Waiting);
+        let state = rig.state("i");
         assert_eq!(state.status, Status::BackingOff);
-        assert!(state.alarm_at_ms.is_some_and(|at| at > harness.now_ms()));
-        assert_eq!(harness.attempts_len("i"), 1);
-        assert_eq!(harness.run("i").unwrap(), End::Completed(3));
-        harness.now_ms() - begin
+        assert!(state.alarm_at_ms.is_some_and(|at| at > rig.now_ms()));
+        assert_eq!(rig.attempts_len("i"), 1);
+        assert_eq!(rig.run("i").unwrap(), End::Completed(3));
+        rig.now_ms() - begin
     });
     assert!((40_000..=80_000).contains(&waited), "two waits with jitter: {waited}");
 }
@@ -59,9 +59,9 @@ impl Workflow for Far {
 #[test]
 fn a_time_is_as_far_away_as_it_is_from_now() {
     for (years, waits) in [(45, true), (99, true), (101, false)] {
-        let end = in_every_mode::<Far, _>(1, |harness| {
-            harness.start("i", &years);
-            harness.run("i").unwrap()
+        let end = in_every_mode::<Far, _>(1, |rig| {
+            rig.start("i", &years);
+            rig.run("i").unwrap()
         });
         assert_eq!(end, End::Completed(waits), "{years} years from now");
     }
@@ -86,11 +86,11 @@ impl Workflow for Naps {
 #[test]
 fn a_sleep_of_no_time_is_recorded_with_one_commit_and_another_with_two() {
     let commits = |naps: Vec<u64>| {
-        let mut harness = Harness::<Naps>::new(Plan::Live, 1).audited();
-        harness.start("i", &naps);
-        assert_eq!(harness.run("i").unwrap(), End::Completed(naps.iter().sum()));
-        assert_eq!(harness.history("i").len(), naps.len());
-        harness.commits() - 1
+        let mut rig = Rig::<Naps>::new(Plan::Live, 1).audited();
+        rig.start("i", &naps);
+        assert_eq!(rig.run("i").unwrap(), End::Completed(naps.iter().sum()));
+        assert_eq!(rig.history("i").len(), naps.len());
+        rig.commits() - 1
     };
     assert_eq!(commits(vec![0]), 1);
     assert_eq!(commits(vec![5]), 2);
@@ -99,14 +99,14 @@ fn a_sleep_of_no_time_is_recorded_with_one_commit_and_another_with_two() {
 /// Found by reading: a sleep that was taken up again was recorded again, so every restart wrote once for each sleeper.
 #[test]
 fn taking_a_sleep_up_again_writes_nothing() {
-    let mut harness = Harness::<Naps>::new(Plan::Live, 1);
-    harness.start("i", &vec![7_200]);
+    let mut rig = Rig::<Naps>::new(Plan::Live, 1);
+    rig.start("i", &vec![7_200]);
     for _ in 0..3 {
-        assert_eq!(harness.run_for("i", HOUR / 2).unwrap(), End::Waiting);
-        assert_eq!(harness.state("i").status, Status::Sleeping);
-        assert_eq!(harness.commits(), 1);
+        assert_eq!(rig.run_for("i", HOUR / 2).unwrap(), End::Waiting);
+        assert_eq!(rig.state("i").status, Status::Sleeping);
+        assert_eq!(rig.commits(), 1);
     }
-    assert_eq!(harness.run("i").unwrap(), End::Completed(7_200));
+    assert_eq!(rig.run("i").unwrap(), End::Completed(7_200));
 }
 
 #[derive(Debug, everstep::Message, serde::Serialize, serde::Deserialize)]
@@ -134,13 +134,13 @@ impl everstep::Accepts<News> for Listens {}
 #[test]
 fn a_message_that_is_there_wins_over_a_time_that_is_over() {
     let heard = |after| {
-        in_every_mode::<Listens, _>(1, |harness| {
-            harness.start("i", &());
-            harness.send_after("i", Duration::from_millis(after), &News(1));
-            let End::Completed(heard) = harness.run("i").unwrap() else {
+        in_every_mode::<Listens, _>(1, |rig| {
+            rig.start("i", &());
+            rig.send_after("i", Duration::from_millis(after), &News(1));
+            let End::Completed(heard) = rig.run("i").unwrap() else {
                 panic!("it ends");
             };
-            (heard, harness.inbox_len("i"))
+            (heard, rig.inbox_len("i"))
         })
     };
     assert_eq!(heard(59_999), ("heard 1".to_owned(), 0));
@@ -172,10 +172,10 @@ impl Workflow for Until {
 /// BEHAVIOUR 14, 15: until a time, which may have passed; each is recorded, and fixed whatever restarts.
 #[test]
 fn a_sleep_ends_at_its_time() {
-    let (end, paths) = in_every_mode::<Until, _>(1, |harness| {
-        harness.start("i", &());
-        let end = harness.run("i").unwrap();
-        (end, harness.history("i").into_keys().collect::<Vec<_>>())
+    let (end, paths) = in_every_mode::<Until, _>(1, |rig| {
+        rig.start("i", &());
+        let end = rig.run("i").unwrap();
+        (end, rig.history("i").into_keys().collect::<Vec<_>>())
     });
     assert_eq!(end, End::Completed(vec![0, 90, 3_600]));
     assert_eq!(paths, ["later", "past", "text"]);

@@ -5,11 +5,11 @@
 //!
 //! use everstep::storage::engine::Engine;
 //! use everstep::storage::engines::Memory;
-//! use everstep::testing::conformance::{self, Harness, Subject};
+//! use everstep::testing::conformance::{self, Candidate, Subject};
 //!
 //! struct Stores;
 //!
-//! impl Harness for Stores {
+//! impl Candidate for Stores {
 //!     fn fresh(&self) -> Box<dyn Subject> {
 //!         Box::new(Store(Memory::new())) // on disk: a new temporary directory
 //!     }
@@ -68,7 +68,7 @@ pub use bench::room;
 use crate::storage::engine::Engine;
 
 /// Makes stores of the engine under test.
-pub trait Harness {
+pub trait Candidate {
     /// A new, empty store, which lives as long as the subject.
     fn fresh(&self) -> Box<dyn Subject>;
 
@@ -164,8 +164,8 @@ pub fn cases() -> Vec<&'static str> {
 ///
 /// # Panics
 /// When a case fails: that is its purpose.
-pub fn run(harness: &dyn Harness) {
-    let failures = check(harness);
+pub fn run(candidate: &dyn Candidate) {
+    let failures = check(candidate);
     let list: Vec<String> = failures.iter().map(|failure| format!("\n  {failure}")).collect();
     assert!(
         failures.is_empty(),
@@ -176,27 +176,27 @@ pub fn run(harness: &dyn Harness) {
 }
 
 /// Runs every case that applies to the engine, and gives back those that failed.
-pub fn check(harness: &dyn Harness) -> Vec<Failure> {
-    all().filter_map(|case| judge(harness, &case).err()).collect()
+pub fn check(candidate: &dyn Candidate) -> Vec<Failure> {
+    all().filter_map(|case| judge(candidate, &case).err()).collect()
 }
 
 /// Runs the case of that name. One that does not apply to the engine passes.
 ///
 /// # Panics
 /// When no case has that name.
-pub fn run_case(harness: &dyn Harness, name: &str) -> Result<(), Failure> {
+pub fn run_case(candidate: &dyn Candidate, name: &str) -> Result<(), Failure> {
     let Some(case) = all().find(|case| case.name == name) else {
         panic!("no case is called {name:?}; there are {}", cases().join(", "));
     };
-    judge(harness, &case)
+    judge(candidate, &case)
 }
 
 /// A panic of the engine is a failure like any other, so that the cases behind it still run.
-fn judge(harness: &dyn Harness, case: &Case) -> Result<(), Failure> {
-    if case.reopens && !harness.durable() {
+fn judge(candidate: &dyn Candidate, case: &Case) -> Result<(), Failure> {
+    if case.reopens && !candidate.durable() {
         return Ok(());
     }
-    let verdict = catch_unwind(AssertUnwindSafe(|| (case.check)(harness.fresh().as_ref())));
+    let verdict = catch_unwind(AssertUnwindSafe(|| (case.check)(candidate.fresh().as_ref())));
     let verdict = verdict.unwrap_or_else(|panic| Err(format!("panicked: {}", text(panic.as_ref()))));
     verdict.map_err(|what| Failure { case: case.name, what })
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Harness;
 use super::text::or_panic;
-use crate::clock::Millis;
+use crate::clock::{Millis, wall_ms, whole_ms};
 use crate::duration::IntoDuration;
 use crate::limits::TEST_PATIENCE;
 use crate::runtime::Runtime;
@@ -24,7 +24,7 @@ impl Harness {
     #[track_caller]
     pub fn advance(&self, duration: impl IntoDuration) {
         let duration = or_panic(duration.into_duration(), |error| format!("{error}"));
-        let whole = Millis::try_from(duration.as_millis()).unwrap_or(Millis::MAX);
+        let whole = whole_ms(duration);
         self.pass_until(self.inner.now_ms.get().saturating_add(whole));
     }
 
@@ -35,7 +35,7 @@ impl Harness {
     /// If it is later already.
     #[track_caller]
     pub fn advance_to(&self, time: SystemTime) {
-        let (at, now) = (millis(time), self.inner.now_ms.get());
+        let (at, now) = (wall_ms(time), self.inner.now_ms.get());
         assert!(
             at >= now,
             "time does not run backwards: it is {}ms later already",
@@ -75,11 +75,7 @@ impl Harness {
             if attempts == 0 && alarm.is_none() {
                 return;
             }
-            let patience = self
-                .inner
-                .now_ms
-                .get()
-                .saturating_add(TEST_PATIENCE.as_millis() as Millis);
+            let patience = self.inner.now_ms.get().saturating_add(whole_ms(TEST_PATIENCE));
             let moved = self.living(|life| {
                 life.run(async {
                     tokio::select! {
@@ -145,11 +141,7 @@ impl Harness {
         self.settle();
         let disk = self.inner.disk.borrow().clone();
         let most = self.most_commits();
-        let patience = self
-            .inner
-            .now_ms
-            .get()
-            .saturating_add(TEST_PATIENCE.as_millis() as Millis);
+        let patience = self.inner.now_ms.get().saturating_add(whole_ms(TEST_PATIENCE));
         let done = self.living(|life| {
             life.run(async {
                 tokio::select! {
@@ -163,9 +155,4 @@ impl Harness {
         self.settle();
         done.unwrap_or_else(|()| self.never_rests())
     }
-}
-
-pub(super) fn millis(time: SystemTime) -> Millis {
-    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since_epoch.as_millis()).unwrap_or(Millis::MAX)
 }

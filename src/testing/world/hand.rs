@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::super::harness::{Plan, Still};
+use super::super::rig::{Plan, Still};
 use crate::actor::{Build, Hand, terminate_commit};
 use crate::clock::Clock;
 use crate::ids::{InstanceId, Shard};

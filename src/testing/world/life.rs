@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::super::harness::Plan;
+use super::super::rig::Plan;
 use super::{Resident, World};
 use crate::actor::{self, Blocked, Delivery, Hand};
 use crate::clock::{Clock, Millis};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use super::super::harness::{End, history_of};
+use super::super::rig::{End, history_of};
 use super::World;
 use crate::engine::Workflow;
 use crate::ids::InstanceId;

@@ -18,7 +18,7 @@ impl World {
     /// Begins a schedule that starts instances of a workflow.
     ///
     /// ```
-    /// # use everstep::testing::harness::Plan;
+    /// # use everstep::testing::rig::Plan;
     /// # use everstep::testing::world::World;
     /// # use everstep::{CatchUp, Ctx, Every, Overlap, Result, Workflow, ok};
     /// # use std::time::Duration;

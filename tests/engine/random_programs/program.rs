@@ -42,7 +42,7 @@ pub(crate) enum Node {
 }
 
 thread_local! {
-    /// Attempts that were made. Steps run in the thread of the harness.
+    /// Attempts that were made. Steps run in the thread of the rig.
     static CALLS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -67,7 +67,7 @@ impl Workflow for Interpreter {
 
 impl Accepts<News> for Interpreter {}
 
-/// The beginning of 2030, when the harness begins.
+/// The beginning of 2030, when the rig begins.
 const BEGINNING_MS: u64 = 1_893_456_000_000;
 
 /// What was seen, and when.

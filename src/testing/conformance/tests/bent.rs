@@ -9,7 +9,7 @@ use crate::storage::engine::{
     CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Scan, Snapshot, Visit,
 };
 use crate::storage::engines::Memory;
-use crate::testing::conformance::{Harness, Subject};
+use crate::testing::conformance::{Candidate, Subject};
 
 pub(super) type Inner = Arc<dyn Engine>;
 
@@ -113,7 +113,7 @@ impl Twist for Good {}
 #[derive(Default)]
 pub(super) struct Stores<T>(std::marker::PhantomData<T>);
 
-impl<T: Twist> Harness for Stores<T> {
+impl<T: Twist> Candidate for Stores<T> {
     fn fresh(&self) -> Box<dyn Subject> {
         Box::new(Bent {
             inner: good(),
@@ -140,16 +140,16 @@ pub(super) fn good() -> Inner {
 /// A defect, and cases that must name it.
 pub(super) struct Defect {
     pub(super) name: &'static str,
-    pub(super) harness: Box<dyn Harness>,
+    pub(super) candidate: Box<dyn Candidate>,
     pub(super) cases: &'static [&'static str],
 }
 
 /// A defect that is a twist.
 pub(super) fn defect<T: Twist>(cases: &'static [&'static str]) -> Defect {
-    let harness = Box::new(Stores::<T>(std::marker::PhantomData));
+    let candidate = Box::new(Stores::<T>(std::marker::PhantomData));
     Defect {
         name: std::any::type_name::<T>(),
-        harness,
+        candidate,
         cases,
     }
 }

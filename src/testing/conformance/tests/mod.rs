@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bent::{Defect, Good, Stores, good};
 
-use super::{Harness, Subject, cases, check, run, run_case};
+use super::{Candidate, Subject, cases, check, run, run_case};
 use crate::storage::engine::Engine;
 use crate::testing::faulty::{Faulty, Plan};
 
@@ -18,7 +18,7 @@ use crate::testing::faulty::{Faulty, Plan};
 fn caught(defects: Vec<Defect>) {
     for defect in defects {
         for case in defect.cases {
-            let failure = run_case(defect.harness.as_ref(), case);
+            let failure = run_case(defect.candidate.as_ref(), case);
             let failure = failure.expect_err(&format!("{} passed {case}", defect.name));
             assert_eq!(failure.case, *case);
             assert!(
@@ -40,7 +40,7 @@ fn a_good_engine_passes() {
 fn a_faulty_engine_without_faults_passes() {
     struct Faultless;
     struct Wrapped(Arc<dyn Engine>);
-    impl Harness for Faultless {
+    impl Candidate for Faultless {
         fn fresh(&self) -> Box<dyn Subject> {
             Box::new(Wrapped(good()))
         }
@@ -106,7 +106,7 @@ fn names_are_different() {
 #[test]
 fn cases_about_reopening_are_left_out_for_an_engine_that_does_not_last() {
     struct Fleeting(bool);
-    impl Harness for Fleeting {
+    impl Candidate for Fleeting {
         fn fresh(&self) -> Box<dyn Subject> {
             Box::new(Self(self.0))
         }
@@ -131,7 +131,7 @@ fn cases_about_reopening_are_left_out_for_an_engine_that_does_not_last() {
 #[test]
 fn a_panic_is_a_failure_with_its_text() {
     struct Broken;
-    impl Harness for Broken {
+    impl Candidate for Broken {
         fn fresh(&self) -> Box<dyn Subject> {
             Box::new(Self)
         }

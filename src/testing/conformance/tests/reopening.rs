@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use super::bent::{Defect, Inner, good};
 use crate::storage::engine::Engine;
-use crate::testing::conformance::{Harness, Subject};
+use crate::testing::conformance::{Candidate, Subject};
 use crate::testing::faulty::{Faulty, Plan};
 
 pub(super) fn defects() -> Vec<Defect> {
     vec![
         Defect {
             name: "forgets everything",
-            harness: Box::new(Forgetful),
+            candidate: Box::new(Forgetful),
             cases: &[
                 "reopen::every_byte_is_there",
                 "reopen::the_position_is_there",
@@ -21,7 +21,7 @@ pub(super) fn defects() -> Vec<Defect> {
         },
         Defect {
             name: "acknowledges before it syncs",
-            harness: Box::new(Hasty),
+            candidate: Box::new(Hasty),
             cases: &[
                 "reopen::every_byte_is_there",
                 "reopen::the_position_is_there",
@@ -34,7 +34,7 @@ pub(super) fn defects() -> Vec<Defect> {
 /// A store that keeps nothing.
 struct Forgetful;
 
-impl Harness for Forgetful {
+impl Candidate for Forgetful {
     fn fresh(&self) -> Box<dyn Subject> {
         Box::new(Self)
     }
@@ -54,7 +54,7 @@ struct Unsynced {
     life: Mutex<Plan>,
 }
 
-impl Harness for Hasty {
+impl Candidate for Hasty {
     fn fresh(&self) -> Box<dyn Subject> {
         Box::new(Unsynced {
             inner: good(),

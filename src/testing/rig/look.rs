@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::de::DeserializeOwned;
 
-use super::{End, Harness};
+use super::{End, Rig};
 use crate::engine::{Question, Workflow, answer_to};
 use crate::ids::MessageId;
 use crate::location::Location;
@@ -15,7 +15,7 @@ use crate::storage::record::{Decided, Emitted, Entry, Failure, Hold, Name, Outpu
 use crate::storage::value::Record;
 use crate::storage::{Namespace, Rows};
 
-impl<W: Workflow> Harness<W> {
+impl<W: Workflow> Rig<W> {
     /// How many messages wait to be taken.
     pub fn inbox_len(&self, id: &str) -> usize {
         self.inbox(&self.namespace(id)).len()

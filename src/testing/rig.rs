@@ -1,6 +1,6 @@
-//! A harness that runs workflows in virtual time, and crashes them on purpose.
+//! A rig that runs workflows in virtual time, and crashes them on purpose.
 //!
-//! The engine is real, the store is real (in memory), the clock is not: it stands still until the harness moves it,
+//! The engine is real, the store is real (in memory), the clock is not: it stands still until the rig moves it,
 //! so a year of sleep takes as long as a line of code. Attempts at steps run one after the other. When each is seen to
 //! end, and which of several is looked at first, follows from a seed and from where the step stands, not from how
 //! often the process died: so a run with a crash can be compared with one without.
@@ -32,7 +32,7 @@ use crate::storage::{self, Commit, Namespace, OpenOptions, Pace, Store};
 
 use life::Life;
 pub(super) use look::history_of;
-pub use recorded::replay_check;
+pub use recorded::replay_file;
 
 /// What happens to an instance while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -96,7 +96,7 @@ struct Pending {
 }
 
 /// Runs instances of one workflow in virtual time.
-pub struct Harness<W> {
+pub struct Rig<W> {
     store: Store,
     clock: Arc<Still>,
     definition: Definition,
@@ -148,13 +148,13 @@ fn executor() -> tokio::runtime::Runtime {
     runtime.expect("a runtime of one thread can be made")
 }
 
-impl<W: Workflow> Harness<W> {
-    /// A harness at the beginning of 2030, following `plan`.
+impl<W: Workflow> Rig<W> {
+    /// A rig at the beginning of 2030, following `plan`.
     pub fn new(plan: Plan, seed: u64) -> Self {
         let (options, clock) = machine();
         let runtime = executor();
         let store = {
-            // The committer is a task of the harness's own thread, so that a commit costs no change of threads.
+            // The committer is a task of the rig's own thread, so that a commit costs no change of threads.
             let _inside = runtime.enter();
             options.in_task(Pace::default()).open_engine(Arc::new(Memory::new()))
         };
@@ -254,9 +254,9 @@ impl<W: Workflow> Harness<W> {
     ///
     /// If the name is another one.
     #[must_use]
-    pub fn deploy<V: Workflow>(self) -> Harness<V> {
+    pub fn deploy<V: Workflow>(self) -> Rig<V> {
         assert_eq!(W::NAME, V::NAME, "other code of the same workflow has the same name");
-        Harness {
+        Rig {
             definition: Definition::of::<V>(),
             workflow: std::marker::PhantomData,
             store: self.store,
@@ -321,7 +321,7 @@ impl<W: Workflow> Harness<W> {
         self.clock.0.fetch_add(millis, Ordering::Relaxed);
     }
 
-    /// Runs an instance like [`Harness::run`], but not past this time from now.
+    /// Runs an instance like [`Rig::run`], but not past this time from now.
     pub fn run_for(&mut self, id: &str, duration: Duration) -> Result<End<W::Output>, Divergence> {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         self.until_ms = self.clock.now_ms().saturating_add(millis);
@@ -362,17 +362,14 @@ impl<W: Workflow> Harness<W> {
 /// # Panics
 ///
 /// If it is not, with the plan that made the difference.
-pub fn in_every_mode<W: Workflow, T: PartialEq + std::fmt::Debug>(
-    seed: u64,
-    script: impl Fn(&mut Harness<W>) -> T,
-) -> T {
-    let mut live = Harness::new(Plan::Live, seed);
+pub fn in_every_mode<W: Workflow, T: PartialEq + std::fmt::Debug>(seed: u64, script: impl Fn(&mut Rig<W>) -> T) -> T {
+    let mut live = Rig::new(Plan::Live, seed);
     let expected = script(&mut live);
-    let audited = script(&mut Harness::new(Plan::Live, seed).audited());
+    let audited = script(&mut Rig::new(Plan::Live, seed).audited());
     assert!(audited == expected, "loading it again made a difference: {audited:?}");
     let crashes = (1..=live.commits()).flat_map(|commit| [Plan::CrashBefore(commit), Plan::CrashAfter(commit)]);
     for plan in std::iter::once(Plan::Evict).chain(crashes) {
-        let found = script(&mut Harness::new(plan, seed));
+        let found = script(&mut Rig::new(plan, seed));
         assert!(
             found == expected,
             "{plan:?}: {found:?}, but staying in memory gave {expected:?}"
@@ -381,9 +378,9 @@ pub fn in_every_mode<W: Workflow, T: PartialEq + std::fmt::Debug>(
     expected
 }
 
-impl<W> std::fmt::Debug for Harness<W> {
+impl<W> std::fmt::Debug for Rig<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Harness")
+        f.debug_struct("Rig")
             .field("plan", &self.plan)
             .field("seed", &self.seed)
             .finish_non_exhaustive()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::{End, Harness, Plan, executor, machine};
+use super::{End, Plan, Rig, executor, machine};
 use crate::engine::{Divergence, Workflow};
 use crate::storage::engines::Memory;
 
@@ -20,8 +20,8 @@ enum Scope {
     Instance(String),
 }
 
-impl<W: Workflow> Harness<W> {
-    /// An instance as a file, as `everstep export` writes it: what [`replay_check`] reads.
+impl<W: Workflow> Rig<W> {
+    /// An instance as a file, as `everstep export` writes it: what [`replay_file`] reads.
     ///
     /// # Panics
     ///
@@ -36,25 +36,17 @@ impl<W: Workflow> Harness<W> {
 
 /// Runs today's code of a workflow through the history of an instance that was exported, and tells how it ends: none
 /// if the instance had not ended. Code that does not fit the history is told as a [`Divergence`].
-///
-/// Export an instance from production (`everstep export STORE --instance ID`), keep the file beside your tests, and a
-/// change of the code that would leave such instances stuck fails before it is deployed:
-///
-/// ```no_run
-/// # use everstep::{Ctx, Result, ok, workflow};
-/// # #[workflow] async fn payment(ctx: Ctx<Payment>) -> Result<()> { ok(()) }
-/// everstep::testing::harness::replay_check::<Payment>(&std::fs::read_to_string("tests/order-17.ndjson").unwrap()).unwrap();
-/// ```
+/// What users call is [`replay_check`](crate::testing::replay_check), which needs no more than their builder.
 ///
 /// # Panics
 ///
 /// If the file is not the whole export of one instance.
-pub fn replay_check<W: Workflow>(file: &str) -> Result<Option<End<W::Output>>, Divergence> {
+pub fn replay_file<W: Workflow>(file: &str) -> Result<Option<End<W::Output>>, Divergence> {
     let first = file.lines().next().unwrap_or_default();
     let header: Header = serde_json::from_str(first).expect("the file begins like the export of one instance");
     let Scope::Instance(id) = header.scope;
     let (options, clock) = machine();
     let imported = options.import_engine(Arc::new(Memory::new()), &mut file.as_bytes());
     let (store, _) = imported.expect("the file is a whole export");
-    Harness::<W>::over(store, clock, executor(), Plan::Live, 0).replay(&id)
+    Rig::<W>::over(store, clock, executor(), Plan::Live, 0).replay(&id)
 }

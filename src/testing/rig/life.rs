@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{BEGINNING_MS, End, Harness, Pending, Plan};
+use super::{BEGINNING_MS, End, Pending, Plan, Rig};
 use crate::actor;
 use crate::clock::{Clock, Millis};
 use crate::engine::{AttemptEnd, Begin, Divergence, Execution, Turn, Workflow};
@@ -20,7 +20,7 @@ pub(super) enum Life {
     Lost,
 }
 
-impl<W: Workflow> Harness<W> {
+impl<W: Workflow> Rig<W> {
     /// One stay of the instance in memory.
     pub(super) fn life(&mut self, id: &str) -> Result<Life, Divergence> {
         self.pending.clear();

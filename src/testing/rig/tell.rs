@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Harness, Planned};
+use super::{Planned, Rig};
 use crate::clock::{Clock, Millis};
 use crate::engine::{Accepts, InvalidToken, Message, PromiseToken, Question, Workflow, rejected, resolved};
 use crate::ids::MessageId;
@@ -12,7 +12,7 @@ use crate::storage::key::{Arrival, Local, Meta};
 use crate::storage::record::{self, Content, Decided, Origin};
 use crate::storage::{self, Commit, Namespace, Refusal};
 
-impl<W: Workflow> Harness<W> {
+impl<W: Workflow> Rig<W> {
     /// Sends a message to an instance.
     pub fn send<M: Message>(&mut self, id: &str, message: &M)
     where
