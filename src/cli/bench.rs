@@ -47,8 +47,9 @@ Workloads:
   W9  the cost of a step behind a long history, and of a start in a full store
 
 Every figure stands beside what a bare log on the same disk does with as many
-writers, measured in turns. All on a quiet machine takes a few minutes; --quick
-takes seconds and proves nothing.
+writers, measured in turns: `of limit` is that share. `CPU us` is processor time
+for each operation, `syncs` the p50 in syncs of this disk. On a quiet machine all
+of it takes a few minutes; --quick takes seconds and proves nothing.
 
 Examples:
   everstep bench

@@ -54,10 +54,7 @@ pub(crate) fn draw(figures: &[Figure], title: &str) -> String {
             escaped(&figure.what)
         ));
         let told = told(figure);
-        let Some(ratio) = figure.limit_ratio.filter(|ratio| ratio.is_finite()) else {
-            svg.push_str(&format!("<text x=\"{LEFT}\" y=\"{text}\">{told}</text>\n"));
-            continue;
-        };
+        let ratio = figure.limit_ratio;
         let length = (ratio.clamp(0.0, 1.0) * BARS as f64).round() as usize;
         let beside = LEFT + length + 8;
         svg.push_str(&format!(

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufReader, BufWriter, IntoInnerError, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::problem::Outcome;
 use super::commits::COMMIT_BYTES;
 use super::figure::{self, Limit};
 use super::limit;
 use super::round;
+
+/// What is asked of the disk at a time when the log is read back.
+const READ_BYTES: usize = 1024 * 1024;
 
 /// Syncs of one turn.
 const SYNCS: usize = 15;
@@ -50,6 +54,31 @@ impl Disk {
             commits_per_s: round.ops_per_s,
             sync_us: self.sync_us()?,
         })
+    }
+
+    /// How many commits a second the bare log reads back when it is opened: one thread reads the file from its beginning,
+    /// takes each commit out of it and checks its hash.
+    pub(crate) fn read_back(&self, commits: u32) -> Outcome<f64> {
+        let path = self.directory.join("read");
+        let commit = [7; COMMIT_BYTES];
+        let hash = xxh3_64(&commit);
+        let mut file = BufWriter::new(File::create(&path)?);
+        for _ in 0..commits {
+            file.write_all(&hash.to_le_bytes())?;
+            file.write_all(&commit)?;
+        }
+        file.into_inner().map_err(IntoInnerError::into_error)?.sync_data()?;
+        let begin = round::now();
+        let mut log = BufReader::with_capacity(READ_BYTES, File::open(&path)?);
+        let (mut expected, mut read, mut intact) = ([0; 8], [0; COMMIT_BYTES], 0);
+        for _ in 0..commits {
+            log.read_exact(&mut expected)?;
+            log.read_exact(&mut read)?;
+            intact += u32::from(xxh3_64(&read).to_le_bytes() == expected);
+        }
+        let took = round::now() - begin;
+        assert_eq!(intact, commits, "the log reads back what it wrote");
+        Ok(f64::from(commits) / took.as_secs_f64().max(1e-9))
     }
 
     /// The median time of a write with a sync.

@@ -33,9 +33,9 @@ pub(crate) struct Figure {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) cpu_us_per_op: f64,
-    /// Durable commits a second, as a share of what the bare log does with as many writers. None where no disk takes
-    /// part.
-    pub(crate) limit_ratio: Option<f64>,
+    /// Durable commits a second, as a share of what the bare log does with as many writers; where a store is read, what
+    /// is read a second, as a share of what the bare log reads back.
+    pub(crate) limit_ratio: f64,
     /// The median, in syncs of the same run.
     pub(crate) p50_syncs: Option<f64>,
     /// What else there is to say: a name and a number.
@@ -68,7 +68,7 @@ impl Figure {
             p50_us,
             p99_us: percentile(&latencies, 0.99),
             cpu_us_per_op: cpu.as_secs_f64() * 1e6 / (ops as f64).max(1.0),
-            limit_ratio: Some(limit_ratio),
+            limit_ratio,
             p50_syncs: Some(p50_us / sync_us),
             more: Vec::new(),
         }
@@ -92,7 +92,7 @@ impl Figure {
             "p50_us": rounded(self.p50_us),
             "p99_us": rounded(self.p99_us),
             "cpu_us_per_op": rounded(self.cpu_us_per_op),
-            "limit_ratio": self.limit_ratio.map(rounded),
+            "limit_ratio": rounded(self.limit_ratio),
             "p50_syncs": self.p50_syncs.map(rounded),
         });
         for (name, number) in &self.more {
@@ -101,22 +101,20 @@ impl Figure {
         object
     }
 
-    /// The heading of the lines.
+    /// The heading of the lines, which are as wide as a terminal is at least.
     pub(crate) fn heading() -> String {
         format!(
-            "{:<3} {:<38} {:>10} {:>10} {:>10} {:>10} {:>7} {:>8}",
-            "", "", "ops/s", "p50 us", "p99 us", "CPU us/op", "syncs", "of limit"
+            "{:<3} {:<28} {:>7} {:>7} {:>7} {:>7} {:>6} {:>8}",
+            "", "", "ops/s", "p50 us", "p99 us", "CPU us", "syncs", "of limit"
         )
     }
 
     /// As a line for people.
     pub(crate) fn line(&self) -> String {
         let syncs = self.p50_syncs.map_or_else(String::new, |syncs| format!("{syncs:.1}"));
-        let ratio = self
-            .limit_ratio
-            .map_or_else(String::new, |ratio| format!("{:.0} %", ratio * 100.0));
+        let ratio = format!("{:.0} %", self.limit_ratio * 100.0);
         let mut line = format!(
-            "{:<3} {:<38} {:>10.0} {:>10.0} {:>10.0} {:>10.1} {syncs:>7} {ratio:>8}",
+            "{:<3} {:<28} {:>7.0} {:>7.0} {:>7.0} {:>7.1} {syncs:>6} {ratio:>8}",
             self.workload, self.what, self.ops_per_s, self.p50_us, self.p99_us, self.cpu_us_per_op
         );
         for (name, number) in &self.more {

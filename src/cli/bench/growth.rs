@@ -88,7 +88,7 @@ fn starts(measuring: &mut Measuring) -> Outcome<Vec<Figure>> {
     for (runtime, name) in runtimes {
         measuring.close(&name, runtime)?;
     }
-    let named = |size: u32| format!("a start among {size} instances");
+    let named = |size: u32| format!("a start among {size}");
     // One commit for the start, one for the end.
     Ok(compared(2.0, sizes.map(named), turns))
 }

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::super::Output;
 use super::super::problem::{Exit, Outcome, Problem};
@@ -89,25 +90,34 @@ impl Place {
             anstream::eprintln!("this is a debug build: what it measures says nothing; build it with `--release`");
         }
         let (name, durability) = (self.engine.name(), self.engine.durability());
-        Ok(writeln!(output.out, "{name} in {}, {durability}", self.root.display())?)
+        Ok(writeln!(
+            output.out,
+            "{name} in {}\n{durability}\n",
+            self.root.display()
+        )?)
     }
 }
 
-/// Ctrl-C ends a bench in the middle of what it does, so its directory goes here.
+/// Ctrl-C, or whoever ends it after a time, ends a bench in the middle of what it does, so its directory goes here.
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing of a runtime: it waits beside everything that is measured, and ends with the process"
 )]
 fn clean_when_interrupted(root: PathBuf) -> Outcome {
     let waiting = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let interrupted = {
+    let (interrupted, terminated) = {
         // Heard of from here on, before there is anything in the directory.
         let _here = waiting.enter();
-        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
     };
     std::thread::spawn(move || {
-        let mut interrupted = interrupted;
-        waiting.block_on(interrupted.recv());
+        let (mut interrupted, mut terminated) = (interrupted, terminated);
+        waiting.block_on(async {
+            tokio::select! {
+                _ = interrupted.recv() => {}
+                _ = terminated.recv() => {}
+            }
+        });
         // All other threads end with the program that they run, so nothing is made anew behind what is removed.
         let clean = Child::Clean.command(&root.to_string_lossy());
         if let Ok(mut clean) = clean {

@@ -46,12 +46,7 @@ pub(crate) fn measure(measuring: &mut Measuring) -> Outcome<Vec<Figure>> {
     };
     measuring.executor.block_on(runtime.stop());
     drop(runtime);
-    let mut figure = Figure::of(
-        "W5",
-        format!("{due} sleepers due within a second"),
-        2.0,
-        vec![(limit, sample)],
-    );
+    let mut figure = Figure::of("W5", format!("{due} due within a second"), 2.0, vec![(limit, sample)]);
     figure.p50_syncs = None;
     if late_to_bed {
         // The machine was too busy for this to say anything.

@@ -37,7 +37,7 @@ pub(crate) fn instances(measuring: &mut Measuring) -> Outcome<Vec<Figure>> {
             Ok(sample)
         })?;
         let commits_per_step = f64::from(STEPS + 2) / f64::from(STEPS);
-        let what = format!("a step, {at_once} instances at once");
+        let what = format!("a step, {at_once} instances");
         let figure = Figure::of("W3", what, commits_per_step, turns);
         let alone = store_alone(at_once, &alone, figure.ops_per_s, figure.limit_ratio, commits_per_step);
         let ratio = figure.ops_per_s * commits_per_step / alone.ops_per_s;
@@ -52,17 +52,17 @@ pub(crate) fn instances(measuring: &mut Measuring) -> Outcome<Vec<Figure>> {
 
 /// What the store commits without workflows: medians of its rounds. Its share of the limit follows from that of the
 /// workflows, which were measured in the same turns.
-fn store_alone(at_once: usize, rounds: &[Round], steps_per_s: f64, limit_ratio: Option<f64>, commits: f64) -> Figure {
+fn store_alone(at_once: usize, rounds: &[Round], steps_per_s: f64, limit_ratio: f64, commits: f64) -> Figure {
     let of = |figure: fn(&Round) -> f64| figure::median(rounds.iter().map(figure));
     let ops_per_s = of(|round| round.ops_per_s);
     Figure {
         workload: "W3",
-        what: format!("a commit of the store alone, {at_once}"),
+        what: format!("the store alone, {at_once}"),
         ops_per_s,
         p50_us: of(|round| round.p50_us),
         p99_us: of(|round| round.p99_us),
         cpu_us_per_op: 1e6 / of(|round| round.commits_per_cpu_s),
-        limit_ratio: limit_ratio.map(|ratio| ratio * ops_per_s / (steps_per_s * commits)),
+        limit_ratio: limit_ratio * ops_per_s / (steps_per_s * commits),
         p50_syncs: None,
         more: Vec::new(),
     }
@@ -88,7 +88,7 @@ pub(crate) fn messages(measuring: &mut Measuring) -> Outcome<Vec<Figure>> {
         }))
     })?;
     measuring.close("w4", runtime)?;
-    let what = format!("messages to completion, {at_once} at once");
+    let what = format!("a message, {at_once} at once");
     Ok(vec![Figure::of("W4", what, 2.0, turns)])
 }
 
@@ -105,11 +105,12 @@ async fn waiting(
     stream::iter(starts).buffer_unordered(at_once).try_collect().await
 }
 
-/// W7. An operation is the whole.
+/// W7. An operation is the whole. Results are compared with the commits of as many writers as there are steps: what ends
+/// together shares a commit, and how many there are is a matter of timing.
 pub(crate) fn fan(measuring: &mut Measuring) -> Outcome<Vec<Figure>> {
     let runtime = measuring.open("w7", Config::default())?;
     let steps = measuring.size.steps;
-    let turns = measuring.in_turns(1, |executor| {
+    let turns = measuring.in_turns(steps as usize, |executor| {
         executor.block_on(one_after_another(3, || async {
             runtime.start(workflows::fan, steps).await?.result().await?;
             Ok(())
@@ -117,13 +118,8 @@ pub(crate) fn fan(measuring: &mut Measuring) -> Outcome<Vec<Figure>> {
     })?;
     measuring.close("w7", runtime)?;
     let what = format!("{steps} steps side by side");
-    let figure = Figure::of("W7", what, 1.0, turns);
+    let figure = Figure::of("W7", what, f64::from(steps), turns);
     let steps_per_s = figure.ops_per_s * f64::from(steps);
-    // What ends together shares a commit, so how many there are is a matter of timing.
-    let figure = Figure {
-        limit_ratio: None,
-        ..figure
-    };
     Ok(vec![figure.and("steps_per_s", steps_per_s)])
 }
 
