@@ -8,7 +8,7 @@ mod pages;
 
 use std::path::{Path, PathBuf};
 
-use pages::pages;
+use pages::{comments, pages};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -27,7 +27,7 @@ fn named_paths(text: &str) -> Vec<&str> {
         "macros/",
         ".ci/",
     ];
-    // `tests/a.rs::name` names a function in a file.
+    // Behind `::` stands a function in the file.
     let quoted = text.split('`').skip(1).step_by(2);
     let quoted = quoted.map(|quoted| quoted.split("::").next().unwrap_or(quoted));
     let paths = quoted.filter(|quoted| FOLDERS.iter().any(|folder| quoted.starts_with(folder)));
@@ -69,6 +69,27 @@ fn parts(text: &str) -> Vec<String> {
         parts.push(kept.collect::<String>().to_lowercase());
     }
     parts
+}
+
+/// A comment that says where something is read or tested is a document as well: it names files of this repository from
+/// its root.
+#[test]
+fn every_file_that_a_comment_names_exists() {
+    // Fuzzing makes them, and they are not kept.
+    const MADE: [&str; 2] = ["fuzz/grown", "fuzz/artifacts"];
+    let (mut lost, mut seen) = (Vec::new(), 0);
+    for (file, text) in comments(&root()) {
+        let name = file.strip_prefix(root()).unwrap().display();
+        // Line by line: a fence would turn what is quoted inside out.
+        for path in text.lines().flat_map(named_paths) {
+            seen += 1;
+            if !exists(&root().join(path)) && !MADE.contains(&path) {
+                lost.push(format!("{name}: {path}"));
+            }
+        }
+    }
+    assert!(seen > 20, "the comments were read: {seen} paths");
+    assert!(lost.is_empty(), "these do not exist:\n{}", lost.join("\n"));
 }
 
 fn exists(path: &Path) -> bool {
