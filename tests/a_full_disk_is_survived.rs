@@ -30,10 +30,9 @@ fn namespace(store: &Store) -> Namespace {
     store.namespace(&kit::instance("a"))
 }
 
-fn mount(place: &Path, megabytes: usize) {
-    let size = format!("size={megabytes}m");
+fn mount(place: &Path, options: &str) {
     let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(place);
+    mount.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(place);
     assert!(mount.status().unwrap().success());
 }
 
@@ -71,7 +70,7 @@ fn expect_acknowledged(store: &Store, last: u64, bytes: usize) {
 
 /// Half of the place is taken by something else, which goes away in time.
 fn in_a_small_place(engine: &str, place: &Path, megabytes: usize, bytes: usize) {
-    mount(place, 2 * megabytes);
+    mount(place, &format!("size={}m", 2 * megabytes));
     let ballast = place.join("ballast");
     fs::write(&ballast, vec![1; megabytes << 20]).unwrap();
     let path = place.join("store");
@@ -112,9 +111,35 @@ fn in_a_small_place(engine: &str, place: &Path, megabytes: usize, bytes: usize) 
     say("survived");
 }
 
+/// A store that does not even fit when it is made.
+fn in_smaller_and_smaller_places(engine: &str, place: &Path) {
+    let mut refused = 0;
+    for kilobytes in (8..=96).step_by(4) {
+        let place = place.join(kilobytes.to_string());
+        fs::create_dir(&place).unwrap();
+        mount(&place, &format!("size={kilobytes}k"));
+        let path = place.join("store");
+        let Err(error) = kit::try_open(engine, &path).and_then(Store::close) else {
+            continue;
+        };
+        refused += 1;
+        assert_eq!(error.code(), "ES0210", "{engine}, {kilobytes} KiB: {error}");
+        mount(&place, "remount,size=64m");
+        let made = kit::try_open(engine, &path).and_then(Store::close);
+        made.unwrap_or_else(|error| panic!("{engine}, after {kilobytes} KiB: {error}"));
+    }
+    assert!(refused > 2, "all of them had room: {refused} had none");
+    say("survived");
+}
+
 fn full(engine: &str, test: &str, megabytes: usize, bytes: usize) {
+    alone(test, |place| in_a_small_place(engine, place, megabytes, bytes));
+}
+
+/// Does this in a process with mounts of its own.
+fn alone(test: &str, deed: impl FnOnce(&Path)) {
     if let Some((_, place)) = part() {
-        return in_a_small_place(engine, &place, megabytes, bytes);
+        return deed(&place);
     }
     let place = kit::scratch();
     let mut child = child(&["unshare", "--mount", "--map-root-user"], test, "fill", place.path());
@@ -133,6 +158,15 @@ fn by_fjall() {
 #[test]
 fn by_fjall_while_it_writes_a_table() {
     full("fjall", "by_fjall_while_it_writes_a_table", 80, 1_000_000);
+}
+
+/// Found by a user: a disk that was full when a store was made was an engine that was unavailable, and nothing said to
+/// make room.
+#[test]
+fn before_there_is_a_store() {
+    alone("before_there_is_a_store", |place| {
+        in_smaller_and_smaller_places("fjall", place);
+    });
 }
 
 #[test]

@@ -275,13 +275,9 @@ impl Error {
     /// A file system error with what was tried, and on what.
     pub(crate) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
-            _ => Self::Io {
-                action,
-                path,
-                source: Arc::new(source),
-            },
+        move |source| match Arc::new(source) {
+            full if is_full(&full) => Self::Full,
+            source => Self::Io { action, path, source },
         }
     }
 }
@@ -291,6 +287,8 @@ impl From<crate::storage::engine::ReadError> for Error {
         use crate::storage::engine::ReadError;
         match error {
             ReadError::Corrupt(what) => Self::Corrupt(what),
+            // Opening writes, and some engines say so of that.
+            ReadError::Unavailable(error) if is_full(&error) => Self::Full,
             ReadError::Unavailable(error) => Self::Unavailable(error.to_string()),
         }
     }
