@@ -290,6 +290,35 @@ fn what_is_wrong_is_said_with_a_code_and_what_to_do() {
     open.close().unwrap();
 }
 
+/// Found by a user: an export into a file said nothing at all, to people nor in JSON, and one instance was `1 instances`.
+#[test]
+fn what_was_moved_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let [store, all, one, new, newer, copy] =
+        ["store", "all", "one", "new", "newer", "copy"].map(|name| directory.path().join(name).display().to_string());
+    told(&["demo", "--fast", "--instances", "2", "--store", &store]);
+    let counted = objects(&told(&["verify", &store, "--json"]))[0]["instances"].clone();
+    let exported = &objects(&told(&["export", &store, "--out", &all, "--json"]))[0];
+    assert_eq!(
+        (&exported["instances"], &exported["left_out"]),
+        (&counted, &Value::from(0))
+    );
+    let imported = &objects(&told(&["import", &new, &all, "--json"]))[0];
+    assert_eq!(
+        (&imported["instances"], &imported["rows"]),
+        (&counted, &exported["rows"])
+    );
+    let said = told(&["export", &store, "--instance", "order-1", "--out", &one]);
+    assert!(
+        said.starts_with("exported 1 instance, ") && said.ends_with(&format!(" to {one}\n")),
+        "{said}"
+    );
+    let said = told(&["import", &newer, &one]);
+    assert!(said.starts_with("imported 1 instance, "), "{said}");
+    assert!(told(&["list", &newer]).contains("1 of 1 instance\n"));
+    assert!(told(&["backup", &newer, &copy]).starts_with("copied "));
+}
+
 #[test]
 fn help_teaches_and_shells_complete() {
     let help = told(&["--help"]);
@@ -461,9 +490,15 @@ fn what_can_not_be_looked_at_is_not_called_missing() {
     }
 }
 
-/// Found by a user: a bench that was stopped left its directory behind.
+/// Found by a user: a bench that was stopped left its directory behind; with Ctrl-C at first, and then with `timeout`.
 #[test]
 fn an_interrupted_bench_leaves_nothing_behind() {
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        interrupted_bench(signal);
+    }
+}
+
+fn interrupted_bench(signal: rustix::process::Signal) {
     let directory = tempfile::tempdir().unwrap();
     let mut program = everstep(&[
         "bench",
@@ -478,7 +513,7 @@ fn an_interrupted_bench_leaves_nothing_behind() {
     let mut told = BufReader::new(program.stdout.take().unwrap()).lines();
     assert!(told.next().unwrap().unwrap().contains("everstep-bench"));
     let pid = rustix::process::Pid::from_child(&program);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    assert_eq!(program.wait().unwrap().code(), Some(130));
+    rustix::process::kill_process(pid, signal).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(130), "{signal:?}");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }

@@ -81,16 +81,19 @@ impl Terminal {
         String::from_utf8_lossy(&self.written).into_owned()
     }
 
-    /// The rows of the screen, without an end to how far it scrolls, and where the cursor stands.
-    fn rows(&self) -> (Vec<String>, usize) {
-        let (mut rows, mut column) = (vec![Vec::new()], 0);
+    fn screen(&self) -> Screen {
+        let mut screen = Screen {
+            rows: vec![Vec::new()],
+            row: 0,
+            column: 0,
+            wrapped: 0,
+        };
         let text = self.told();
         let mut characters = text.chars();
         while let Some(character) = characters.next() {
-            let row: &mut Vec<char> = rows.last_mut().unwrap();
             match character {
-                '\r' => column = 0,
-                '\n' => rows.push(Vec::new()),
+                '\r' => screen.column = 0,
+                '\n' => screen.down(),
                 '\x1b' => {
                     assert_eq!(characters.next(), Some('['), "a sequence that this terminal knows");
                     let mut sequence = String::new();
@@ -98,23 +101,48 @@ impl Terminal {
                         sequence.extend(characters.next());
                     }
                     match sequence.as_str() {
-                        "2K" => row.clear(),
+                        "1A" => screen.row = screen.row.checked_sub(1).expect("there is a row above"),
+                        "2K" => screen.rows[screen.row].clear(),
                         colours => assert!(colours.ends_with('m'), "{colours}"),
                     }
                 }
-                character => {
-                    if column == usize::from(self.columns) {
-                        rows.push(Vec::new());
-                        column = 0;
-                    }
-                    let row = rows.last_mut().unwrap();
-                    row.resize(row.len().max(column + 1), ' ');
-                    row[column] = character;
-                    column += 1;
-                }
+                character => screen.put(character, usize::from(self.columns)),
             }
         }
-        (rows.into_iter().map(String::from_iter).collect(), column)
+        screen
+    }
+}
+
+/// What a terminal shows, without an end to how far it scrolls.
+struct Screen {
+    rows: Vec<Vec<char>>,
+    /// Where the cursor stands.
+    row: usize,
+    column: usize,
+    /// How often a line was too long.
+    wrapped: usize,
+}
+
+impl Screen {
+    fn down(&mut self) {
+        self.row += 1;
+        self.rows.resize(self.rows.len().max(self.row + 1), Vec::new());
+    }
+
+    fn put(&mut self, character: char, columns: usize) {
+        if self.column == columns {
+            self.down();
+            self.column = 0;
+            self.wrapped += 1;
+        }
+        let row = &mut self.rows[self.row];
+        row.resize(row.len().max(self.column + 1), ' ');
+        row[self.column] = character;
+        self.column += 1;
+    }
+
+    fn rows(&self) -> Vec<String> {
+        self.rows.iter().map(String::from_iter).collect()
     }
 }
 
@@ -132,8 +160,8 @@ fn one_bar_stands_below_the_story_and_counts() {
         let store = store.to_str().unwrap();
         let mut terminal = Terminal::run(&["demo", "--fast", "--store", store], columns);
         assert_eq!(terminal.end(), 0, "{}", terminal.told());
-        let (rows, column) = terminal.rows();
-        assert_eq!(column, 0, "{rows:#?}");
+        let (screen, rows) = (terminal.screen(), terminal.screen().rows());
+        assert_eq!((screen.row, screen.column), (rows.len() - 1, 0), "{rows:#?}");
         let bars: Vec<_> = rows.iter().filter(|row| row.contains("of 6 orders")).collect();
         assert_eq!(bars.len(), 1, "{rows:#?}");
         assert!(bars[0].contains("6 of 6") && !bars[0].contains('░'), "{bars:?}");
@@ -159,14 +187,13 @@ fn one_bar_stands_below_the_story_and_counts() {
 fn lines_end_between_words() {
     let mut terminal = Terminal::run(&["demo", "--fast", "--store", "memory:"], 80);
     assert_eq!(terminal.end(), 0);
-    let (rows, _) = terminal.rows();
-    let text = rows.join("\n");
+    let screen = terminal.screen();
+    let text = screen.rows().join("\n");
     assert!(
         text.contains("compensated: `ship` failed after 2 attempts: the courier"),
         "{text}"
     );
-    let lines = terminal.told().matches('\n').count();
-    assert_eq!(rows.len(), lines + 1, "the terminal had to wrap nothing: {rows:#?}");
+    assert_eq!(screen.wrapped, 0, "the terminal had to wrap nothing: {text}");
 }
 
 /// Found by a user: after Ctrl-C the bar stayed, and the prompt of the shell stood behind it.
@@ -178,11 +205,30 @@ fn an_interrupted_demo_leaves_a_clean_line() {
     terminal.until("waits for an approval");
     terminal.interrupt();
     assert_eq!(terminal.end(), 130, "{}", terminal.told());
-    let (rows, column) = terminal.rows();
-    assert_eq!((column, rows.last().map(String::as_str)), (0, Some("")), "{rows:#?}");
+    let (screen, rows) = (terminal.screen(), terminal.screen().rows());
+    assert_eq!((screen.row, screen.column), (rows.len() - 1, 0), "{rows:#?}");
+    assert_eq!(rows.last().map(String::as_str), Some(""), "{rows:#?}");
     let last = &rows[rows.len() - 2];
     assert_eq!(last, "Start the same command again: it carries on from here.");
     assert!(!rows.iter().any(|row| has_bar(row)), "{rows:#?}");
+}
+
+/// Found by a user: after `kill -9` the shell said `Killed` behind the bar, over the edge of the terminal.
+#[test]
+fn a_killed_demo_leaves_a_clean_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = directory.path().join("store");
+    let mut terminal = Terminal::run(&["demo", "--store", store.to_str().unwrap()], 80);
+    terminal.until("waits for an approval");
+    kill_process(Pid::from_child(&terminal.program), Signal::KILL).unwrap();
+    while terminal.read() > 0 {}
+    terminal.program.wait().unwrap();
+    let (screen, rows) = (terminal.screen(), terminal.screen().rows());
+    assert_eq!((screen.row, screen.column), (rows.len() - 1, 0), "{rows:#?}");
+    assert!(
+        has_bar(&rows[rows.len() - 2]),
+        "the last of the story stands: {rows:#?}"
+    );
 }
 
 const HOSTILE: &str = "\x1b[2J\x1b]0;owned\x07\x1b[31mred\r\nforged  row\u{9b}5m\u{7f}\u{202e}turned";

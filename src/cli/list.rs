@@ -112,7 +112,7 @@ impl List {
         } else {
             String::new()
         };
-        let summary = format!("{shown} of {all} instances{rest}");
+        let summary = format!("{shown} of {}{rest}", text::many(all as u64, "instance"));
         Ok(writeln!(output.out, "{}", paint::faint(&summary))?)
     }
 

@@ -136,7 +136,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Show(show) => show.run(&mut output),
         Command::History(history) => history.run(&mut output),
         Command::Verify(verify) => verify.run(&mut output),
-        Command::Export(export) => export.run(output.json),
+        Command::Export(export) => export.run(&mut output),
         Command::Import(import) => import.run(&mut output),
         Command::Backup(backup) => backup.run(&mut output),
         Command::AcceptLoss(accept) => accept.run(&mut output),

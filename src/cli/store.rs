@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use everstep::InstanceId;
-use everstep::storage::{LeftOut, OpenOptions, Store};
+use everstep::storage::{LeftOut, OpenOptions, Salvaged, Store};
 use serde_json::json;
 
 use super::look::{self, existing};
@@ -78,17 +78,17 @@ pub(crate) struct Export {
 }
 
 impl Export {
-    pub(crate) fn run(&self, as_json: bool) -> Outcome {
+    pub(crate) fn run(&self, output: &mut Output) -> Outcome {
         let store = look::open(&self.store)?;
         let instance = self.instance.as_deref().map(|id| look::find(&store, &self.store, id));
         let what = match instance.transpose()? {
             Some(instance) => What::Instance(instance),
-            None if self.salvage => What::Sound { as_json },
+            None if self.salvage => What::Sound { as_json: output.json },
             None => What::Store,
         };
         let Some(path) = &self.out else {
             let mut out = Outlet::new(io::stdout().lock(), "the output");
-            return all_there(what.write(&store, &mut out)?);
+            return what.write(&store, &mut out)?.all_there();
         };
         // What a store holds is nobody else's business, nor is what comes out of it.
         let file = File::options().write(true).create_new(true).mode(0o600).open(path);
@@ -98,7 +98,15 @@ impl Export {
             // Half a file is none.
             let _ = std::fs::remove_file(path);
         }
-        all_there(written?)
+        let written = written?;
+        let (instances, rows) = (written.instances, written.rows);
+        if output.json {
+            output.object(&json!({"instances": instances, "rows": rows, "left_out": written.left_out}))?;
+        } else {
+            let (instances, rows) = (text::many(instances, "instance"), text::many(rows, "row"));
+            writeln!(output.out, "exported {instances}, {rows} to {}", path.display())?;
+        }
+        written.all_there()
     }
 }
 
@@ -112,10 +120,29 @@ enum What {
     Instance(InstanceId),
 }
 
+/// What went into the file.
+struct Written {
+    instances: u64,
+    rows: u64,
+    /// How much was left out, which was told on the way.
+    left_out: u64,
+}
+
+impl Written {
+    /// What was left out was told, and the exit code tells it too.
+    fn all_there(&self) -> Outcome {
+        if self.left_out == 0 {
+            Ok(())
+        } else {
+            Err(Problem::Silent(Exit::Wrong))
+        }
+    }
+}
+
 impl What {
-    fn write_to_disk(&self, store: &Store, file: File, path: &Path) -> Result<u64, Problem> {
+    fn write_to_disk(&self, store: &Store, file: File, path: &Path) -> Outcome<Written> {
         let mut out = Outlet::new(BufWriter::new(file), &path.display().to_string());
-        let left_out = self.write(store, &mut out)?;
+        let all = self.write(store, &mut out)?;
         // The store may be removed as soon as this command has succeeded, so the file has to be on the disk by then,
         // and its name.
         let written = || {
@@ -125,37 +152,42 @@ impl What {
             File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
         };
         written().map_err(|error| Problem::file("write", path, error))?;
-        Ok(left_out)
+        Ok(all)
     }
 
-    /// Writes it. Gives how much was left out, which is told on the way.
-    fn write(&self, store: &Store, out: &mut Outlet<impl Write>) -> Result<u64, Problem> {
-        let written = self
-            .write_all(store, out)
-            .and_then(|left_out| Ok((left_out, out.flush()?)));
+    fn write(&self, store: &Store, out: &mut Outlet<impl Write>) -> Outcome<Written> {
+        let written = self.write_all(store, out).and_then(|all| Ok((all, out.flush()?)));
         match (written, out.refused.take()) {
             // What the store was told of a write is what the output said, and no failure of the store's.
             (Err(_), Some(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(Problem::Silent(Exit::Done)),
             (Err(_), Some(error)) => Err(Problem::File("write", out.name.clone(), error)),
-            (written, _) => written.map(|(left_out, ())| left_out),
+            (written, _) => written.map(|(all, ())| all),
         }
     }
 
-    fn write_all(&self, store: &Store, mut out: &mut dyn Write) -> Result<u64, Problem> {
-        let mut left_out = 0;
-        match self {
-            Self::Instance(instance) => {
-                store.export_instance(instance, &mut out)?;
-            }
-            Self::Store => {
-                store.export(&mut out)?;
-            }
+    fn write_all(&self, store: &Store, mut out: &mut dyn Write) -> Outcome<Written> {
+        let all = match self {
+            Self::Instance(instance) => store.export_instance(instance, &mut out)?,
+            Self::Store => store.export(&mut out)?,
             Self::Sound { as_json } => {
                 let mut tell = |left_out: LeftOut| tell(&left_out, *as_json);
-                left_out = store.salvage(&mut out, &mut tell)?.left_out;
+                let Salvaged {
+                    instances,
+                    rows,
+                    left_out,
+                } = store.salvage(&mut out, &mut tell)?;
+                return Ok(Written {
+                    instances,
+                    rows,
+                    left_out,
+                });
             }
-        }
-        Ok(left_out)
+        };
+        Ok(Written {
+            instances: all.instances,
+            rows: all.rows,
+            left_out: 0,
+        })
     }
 }
 
@@ -207,15 +239,6 @@ fn tell(left_out: &LeftOut, as_json: bool) {
     anstream::eprintln!("left out: {}: {code} {}", text::plain(whose), text::plain(reason));
 }
 
-/// What was left out was told, and the exit code tells it too.
-fn all_there(left_out: u64) -> Outcome {
-    if left_out == 0 {
-        Ok(())
-    } else {
-        Err(Problem::Silent(Exit::Wrong))
-    }
-}
-
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -236,7 +259,12 @@ impl Import {
         if output.json {
             return output.object(&json!({"instances": instances, "rows": rows}));
         }
-        Ok(writeln!(output.out, "imported {instances} instances, {rows} rows")?)
+        Ok(writeln!(
+            output.out,
+            "imported {}, {}",
+            text::many(instances, "instance"),
+            text::many(rows, "row")
+        )?)
     }
 }
 
@@ -262,7 +290,11 @@ impl Backup {
         if output.json {
             return output.object(&json!({"rows": rows, "bytes": bytes}));
         }
-        Ok(writeln!(output.out, "copied {rows} rows, {bytes} bytes")?)
+        Ok(writeln!(
+            output.out,
+            "copied {}, {bytes} bytes",
+            text::many(rows, "row")
+        )?)
     }
 }
 
@@ -287,7 +319,12 @@ impl AcceptLoss {
         if output.json {
             return output.object(&json!({"store": self.store, "accepted_losses": losses}));
         }
-        let opens = format!("{} opens; its header notes {losses} accepted losses", self.store);
+        let losses = if losses == 1 {
+            "1 accepted loss".into()
+        } else {
+            format!("{losses} accepted losses")
+        };
+        let opens = format!("{} opens; its header notes {losses}", self.store);
         Ok(writeln!(output.out, "{opens}")?)
     }
 }

@@ -5,6 +5,11 @@ use std::fmt::Write as _;
 
 use everstep::clock::Millis;
 
+/// So many of something.
+pub(crate) fn many(number: u64, of: &str) -> String {
+    format!("{number} {of}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A time as `2030-01-31 23:59:58` (UTC).
 pub(crate) fn time(at_ms: Millis) -> String {
     let (days, second) = (at_ms / 86_400_000, at_ms / 1_000 % 86_400);

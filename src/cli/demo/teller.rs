@@ -18,8 +18,10 @@ static EFFECTS: AtomicU32 = AtomicU32::new(0);
 struct Teller {
     out: Mutex<anstream::AutoStream<io::Stdout>>,
     json: bool,
-    /// Whether a bar stands below the last line.
+    /// Whether a bar is drawn below the last line.
     bar: AtomicBool,
+    /// Whether one stands there.
+    stands: AtomicBool,
     began_ms: Millis,
     orders: u32,
     finished: AtomicU32,
@@ -75,6 +77,7 @@ pub(crate) fn begin(json: bool, orders: u32) {
         out: Mutex::new(anstream::stdout()),
         json,
         bar: AtomicBool::new(!json && io::stdout().is_terminal()),
+        stands: AtomicBool::new(false),
         began_ms: SystemClock.now_ms(),
         orders,
         finished: AtomicU32::new(0),
@@ -124,7 +127,8 @@ pub(crate) fn end() {
         } else {
             String::new()
         };
-        let _ = write!(out, "{CLEAR}{full}").and_then(|()| out.flush());
+        let clear = teller.clear();
+        let _ = write!(out, "{clear}{full}").and_then(|()| out.flush());
     }
 }
 
@@ -145,19 +149,32 @@ pub(crate) fn effects() -> u32 {
     EFFECTS.load(Ordering::Relaxed)
 }
 
-/// Begins the line anew, with nothing on it.
-const CLEAR: &str = "\r\x1b[2K";
+/// Takes the bar away, and what somebody typed below it (`^C`).
+const CLEAR: &str = "\r\x1b[2K\x1b[1A\x1b[2K";
 
 impl Teller {
     fn line(&self, line: &str) {
         let mut out = self.lock();
-        let (clear, bar) = if self.bar.load(Ordering::Relaxed) {
-            (CLEAR, self.drawn())
+        let clear = self.clear();
+        let bar = if self.bar.load(Ordering::Relaxed) {
+            self.stands.store(true, Ordering::Relaxed);
+            // The cursor rests below it: after `kill -9` that is where the shell goes on.
+            format!("{}\n", self.drawn())
         } else {
-            ("", String::new())
+            String::new()
         };
-        // A demo whose reader is gone has nobody to tell that.
-        let _ = write!(out, "{clear}{line}\n{bar}").and_then(|()| out.flush());
+        // In one piece, or `kill -9` could come in between. A demo whose reader is gone has nobody to tell that.
+        let told = format!("{clear}{line}\n{bar}");
+        let _ = out.write_all(told.as_bytes()).and_then(|()| out.flush());
+    }
+
+    /// What takes the bar away, if there is one.
+    fn clear(&self) -> &'static str {
+        if self.stands.swap(false, Ordering::Relaxed) {
+            CLEAR
+        } else {
+            ""
+        }
     }
 
     fn drawn(&self) -> String {
