@@ -104,12 +104,6 @@ impl Batch {
         self.spans.iter().map(|span| self.operation(*span))
     }
 
-    /// The keys and values of all operations as they lie in memory, one behind the other.
-    #[cfg(feature = "fjall")]
-    pub(crate) fn buffer(&self) -> &[u8] {
-        &self.bytes
-    }
-
     /// How many operations there are.
     pub fn len(&self) -> usize {
         self.spans.len()

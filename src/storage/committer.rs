@@ -13,6 +13,7 @@
 //! **Invariant: after a failed write or sync nothing is acknowledged any more.** What the disk holds is then unknown
 //! and a second sync proves nothing, so the store stays poisoned until it is opened anew.
 
+mod company;
 mod load;
 mod settle;
 mod worker;

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use super::company::{Company, Machine};
 use super::load::Load;
 use super::{Receipt, Request, settle};
 use crate::limits::{COMMIT_BYTES_MAX, GROUP_COMMITS_MAX};
@@ -24,26 +24,6 @@ use crate::storage::pace::Pace;
 use crate::storage::watermark::Watermark;
 use crate::telemetry;
 
-/// How long a group waits for the next of those who had a commit under way while the one before it was written, and
-/// never longer than that took. Callers that were just answered come back within that time, and share this sync instead
-/// of the next: without it they fall into two halves, each of which waits for the sync of the other. A caller that is
-/// alone is never made to wait.
-const GATHER: Duration = Duration::from_micros(50);
-
-/// How long the committer looks for the next request before it lets its thread sleep. Who was just answered often comes
-/// back within that time, with the next step of a chain, and to wake a thread on a core that sleeps takes as long. It
-/// gives its core up to anybody else meanwhile; where somebody else has use for it, waiting like this costs more than
-/// it gains.
-const LINGER: Duration = Duration::from_micros(50);
-
-/// After so many times that nobody came, or somebody else had the core, it lingers only now and then, to see whether
-/// that has changed.
-const LINGER_MISSES_MAX: u32 = 4;
-const LINGER_NOW_AND_THEN: u32 = 64;
-
-/// A group of this many requests is not small any more: the sync is shared by enough, and waiting only costs.
-const GATHER_REQUESTS_MAX: usize = 24;
-
 /// The thread's side of the committer.
 pub(crate) struct Worker {
     engine: Arc<dyn Engine>,
@@ -56,14 +36,7 @@ pub(crate) struct Worker {
     /// Held while a group is written, of whichever shard.
     writing: Arc<Mutex<()>>,
     group_bytes_max: usize,
-    /// How many had a request under way when the group before was written.
-    crowd: usize,
-    /// How long a group waits for the next of them.
-    patience: Duration,
-    /// How long that may be. In a task nobody comes while it waits.
-    patience_max: Duration,
-    /// How often in a row it did not pay to linger.
-    linger_misses: u32,
+    company: Company<Machine>,
     /// Requests that were taken out of the queue, in order.
     backlog: VecDeque<Request>,
     /// Those of them that the group that is being gathered leaves to a later one.
@@ -124,10 +97,7 @@ impl Worker {
             load: Arc::default(),
             writing: Arc::default(),
             group_bytes_max,
-            crowd: 0,
-            patience: Duration::ZERO,
-            patience_max: Duration::ZERO,
-            linger_misses: 0,
+            company: Company::new(Machine::new()),
             backlog: VecDeque::new(),
             passed_over: VecDeque::new(),
             at_hand: None,
@@ -179,7 +149,7 @@ impl Worker {
     }
 
     pub(super) fn run(mut self, mut requests: mpsc::Receiver<Request>) {
-        self.patience_max = GATHER;
+        self.company.begin_to_wait();
         while self.await_request(&mut requests) {
             self.guarded(&mut requests);
         }
@@ -189,25 +159,10 @@ impl Worker {
     /// Waits until there is a request, whenever it comes. False when there will be none any more.
     fn await_request(&mut self, requests: &mut mpsc::Receiver<Request>) -> bool {
         if self.backlog.is_empty() {
-            let next = self.linger(requests).or_else(|| requests.blocking_recv());
+            let next = self.company.linger(requests).or_else(|| requests.blocking_recv());
             self.backlog.extend(next);
         }
         !self.backlog.is_empty()
-    }
-
-    /// A request that comes within a moment.
-    fn linger(&mut self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
-        let misses = self.linger_misses;
-        self.linger_misses = misses.wrapping_add(1);
-        if misses >= LINGER_MISSES_MAX && !misses.is_multiple_of(LINGER_NOW_AND_THEN) {
-            return None;
-        }
-        let began = now();
-        let request = within(LINGER, requests);
-        if request.is_some() && since(began) < LINGER {
-            self.linger_misses = 0;
-        }
-        request
     }
 
     /// The same in a task. The pace comes before a group is closed, so that more may join it meanwhile.
@@ -281,14 +236,14 @@ impl Worker {
         self.alone = self.alone.saturating_sub(1);
         self.keep_passed_over();
         telemetry::group(self.batches.len(), self.backlog.len() + requests.len());
-        let began = now();
+        let began = self.company.now();
         let outcome = self.write(&Course {
             lease: self.leases[usize::from(shard.0)],
             expected,
             next: position,
         });
-        self.crowd = self.staged.len() + self.backlog.len() + requests.len();
-        self.patience = since(began).min(self.patience_max);
+        let crowd = self.staged.len() + self.backlog.len() + requests.len();
+        self.company.wrote(began, crowd);
         let outcome = match outcome {
             Err(ReadError::Corrupt(_)) if self.staged.len() > 1 => return self.one_by_one(),
             Err(unread) => Err(unread.into()),
@@ -313,11 +268,9 @@ impl Worker {
     }
 
     /// Another request for the group, if one waits, or comes soon and is waited for.
-    fn another(&self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
+    fn another(&mut self, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
         let here = self.staged.len() + self.passed_over.len();
-        let waits = here < self.crowd.min(GATHER_REQUESTS_MAX);
-        let patience = if waits { self.patience } else { Duration::ZERO };
-        within(patience, requests)
+        self.company.another(here, requests)
     }
 
     /// Checks one request against the store and the commits before it in the group, and adds it if it holds.
@@ -441,36 +394,4 @@ impl Worker {
         }
         self.failure.set(error).clone()
     }
-}
-
-/// A request that waits, or that comes within this time. The core is anybody else's meanwhile.
-fn within(patience: Duration, requests: &mut mpsc::Receiver<Request>) -> Option<Request> {
-    let request = requests.try_recv().ok();
-    if request.is_some() || patience.is_zero() {
-        return request;
-    }
-    let began = now();
-    while since(began) < patience {
-        std::thread::yield_now();
-        if let Ok(request) = requests.try_recv() {
-            return Some(request);
-        }
-    }
-    None
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a thread waits for company decides nothing that is stored"
-)]
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a thread waits for company decides nothing that is stored"
-)]
-fn since(began: Instant) -> Duration {
-    began.elapsed()
 }

@@ -2,14 +2,13 @@
 //!
 //! The operations of a group are in order and a later one wins. Engines that apply a group in one go have no use for
 //! the steps in between, and one of them (sled, whose batch is a hash map) has no order at all. So the group is
-//! reduced first: every key that it touches, once, with the value it ends with or its absence.
+//! reduced first: every key that it touches, once, with the value it ends with or its absence. The keys come in order:
+//! an engine finds the places of neighbours faster than places here and there.
 //!
 //! A range is deleted as of its place in the order: what earlier operations of the group set in it goes, what the
 //! store holds in it goes, what later operations set stays.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::ops::Bound;
 
 use crate::limits::{GROUP_BYTES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::storage::batch::{Batch, Operation};
@@ -26,57 +25,98 @@ pub(super) const LIMITS: EngineLimits = EngineLimits {
 /// Lists the keys that the store holds from a start (included) to an end (excluded).
 pub(super) type KeysBetween<'k> = dyn FnMut(&[u8], &[u8]) -> Result<Vec<Vec<u8>>, ReadError> + 'k;
 
-/// The changes of a group, by key.
+/// Bytes of a key that are compared before the rest of it is looked up. They reach into the id of the instance.
+const HEAD_BYTES: usize = 16;
+
+/// The changes of a group, each key once, in the order of the keys.
 #[derive(Debug, Default)]
 pub(super) struct Net<'a> {
-    changes: BTreeMap<Cow<'a, [u8]>, Option<&'a [u8]>>,
+    changes: Vec<Change<'a>>,
+    /// The changes that count, in order.
+    order: Vec<Place>,
 }
+
+/// A key, and its new value if it does not go.
+type Change<'a> = (Cow<'a, [u8]>, Option<&'a [u8]>);
+
+/// Which change it is, behind the first bytes of its key as a number in the same order.
+type Place = (u128, usize);
 
 impl<'a> Net<'a> {
     /// The changes of all batches in order, and of the fence row behind them.
     pub(super) fn of(batches: &'a [Batch], row: &'a Row, keys: &mut KeysBetween<'_>) -> Result<Self, CommitError> {
-        let mut net = Self::default();
+        let count = batches.iter().map(Batch::len).sum::<usize>() + 1;
+        let mut changes = Vec::with_capacity(count);
         for operation in batches.iter().flat_map(Batch::operations) {
             match operation {
-                Operation::Set { key, value } => net.change(key, Some(value)),
-                Operation::Delete { key } => net.change(key, None),
-                Operation::DeleteRange { start, end } => net.delete_range(start, end, keys)?,
+                Operation::Set { key, value } => changes.push((Cow::Borrowed(key), Some(value))),
+                Operation::Delete { key } => changes.push((Cow::Borrowed(key), None)),
+                Operation::DeleteRange { start, end } => delete_range(&mut changes, start, end, keys)?,
             }
         }
         // Last, so that no operation can touch the fence.
-        net.change(&row.key, Some(&row.value));
-        Ok(net)
+        changes.push((Cow::Borrowed(&row.key), Some(&row.value)));
+        Ok(Self::in_order(changes))
     }
 
     /// The changes of a lease: its row.
     pub(super) fn of_row(row: &'a Row) -> Self {
-        let mut net = Self::default();
-        net.change(&row.key, Some(&row.value));
-        net
+        Self::in_order(vec![(Cow::Borrowed(&row.key), Some(&row.value))])
     }
 
     /// Every key that changes, in order, with its new value or `None` when it goes.
-    pub(super) fn changes(&self) -> impl Iterator<Item = (&[u8], Option<&'a [u8]>)> {
-        self.changes.iter().map(|(key, value)| (key.as_ref(), *value))
+    pub(super) fn changes(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&'a [u8]>)> + Clone {
+        self.order.iter().map(|(_, at)| {
+            let (key, value) = &self.changes[*at];
+            (key.as_ref(), *value)
+        })
     }
 
-    fn change(&mut self, key: &'a [u8], value: Option<&'a [u8]>) {
-        self.changes.insert(Cow::Borrowed(key), value);
+    /// Sorts what happened by key. Of what happened to one key the last counts.
+    fn in_order(changes: Vec<Change<'a>>) -> Self {
+        let key = |place: &Place| changes[place.1].0.as_ref();
+        let places = changes.iter().enumerate();
+        let mut order: Vec<Place> = places.map(|(at, (key, _))| (head(key), at)).collect();
+        order.sort_unstable_by(|one, other| {
+            let rest = || key(one).cmp(key(other)).then(one.1.cmp(&other.1));
+            one.0.cmp(&other.0).then_with(rest)
+        });
+        order.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0 && key(later) == key(earlier);
+            if same {
+                *earlier = *later;
+            }
+            same
+        });
+        Self { changes, order }
     }
+}
 
-    fn delete_range(&mut self, start: &[u8], end: &[u8], keys: &mut KeysBetween<'_>) -> Result<(), CommitError> {
-        if start >= end {
-            return Ok(());
-        }
-        let range = (Bound::Included(start), Bound::Excluded(end));
-        for (_, value) in self.changes.range_mut::<[u8], _>(range) {
-            *value = None;
-        }
-        for key in keys(start, end).map_err(CommitError::Unreadable)? {
-            self.changes.insert(Cow::Owned(key), None);
-        }
-        Ok(())
+/// Everything in the range goes: what the group itself has set so far, and what the store holds.
+fn delete_range<'a>(
+    changes: &mut Vec<Change<'a>>,
+    start: &[u8],
+    end: &[u8],
+    keys: &mut KeysBetween<'_>,
+) -> Result<(), CommitError> {
+    if start >= end {
+        return Ok(());
     }
+    let inside = |key: &[u8]| start <= key && key < end;
+    for (_, value) in changes.iter_mut().filter(|(key, _)| inside(key)) {
+        *value = None;
+    }
+    let stored = keys(start, end).map_err(CommitError::Unreadable)?;
+    changes.extend(stored.into_iter().map(|key| (Cow::Owned(key), None)));
+    Ok(())
+}
+
+/// The first bytes of a key, as a number in the same order.
+fn head(key: &[u8]) -> u128 {
+    let mut head = [0; HEAD_BYTES];
+    let length = key.len().min(HEAD_BYTES);
+    head[..length].copy_from_slice(&key[..length]);
+    u128::from_be_bytes(head)
 }
 
 #[cfg(test)]
@@ -122,6 +162,51 @@ mod tests {
             (b"a".to_vec(), Some(b"2".to_vec())),
             (b"b".to_vec(), None),
             (b"c".to_vec(), Some(Vec::new())),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    /// Most comparisons look at the first sixteen bytes alone.
+    #[test]
+    fn keys_come_in_order_whether_they_differ_soon_or_late() {
+        let keys: [&[u8]; 7] = [
+            b"",
+            b"the same sixtee",
+            b"the same sixtee\0",
+            b"the same sixteen",
+            b"the same sixteen\0",
+            b"the same sixteen bytes, a",
+            b"the same sixteen bytes, b",
+        ];
+        let found = changes(
+            |batch| {
+                for key in keys.iter().rev() {
+                    batch.set(key, key);
+                }
+            },
+            &[],
+        );
+        let expected = keys.map(|key| (key.to_vec(), Some(key.to_vec())));
+        assert_eq!(found, expected);
+    }
+
+    /// Sorting does not mix up what happened to one key.
+    #[test]
+    fn the_last_of_very_many_changes_wins() {
+        let found = changes(
+            |batch| {
+                for value in 0..=255_u8 {
+                    batch.set(b"a", &[value]);
+                    batch.set(b"a key that is longer than sixteen bytes", &[value]);
+                    batch.delete(b"b");
+                }
+            },
+            &[],
+        );
+        let expected = [
+            (b"a".to_vec(), Some(vec![255])),
+            (b"a key that is longer than sixteen bytes".to_vec(), Some(vec![255])),
+            (b"b".to_vec(), None),
         ];
         assert_eq!(found, expected);
     }

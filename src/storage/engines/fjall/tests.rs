@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::storage::batch::Batch;
 
 const SHARD: Shard = Shard(0);
 
