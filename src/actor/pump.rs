@@ -1,5 +1,8 @@
 //! The task that runs one resident instance.
 
+mod copy;
+mod gate;
+
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +10,7 @@ use std::task::Waker;
 
 use crate::actor::attempts::{Attempts, Lane, Told};
 use crate::actor::flying::Flying;
-use crate::actor::gate;
+use crate::actor::gate::{flow as flow_of, leave as leave_gate, stand};
 use crate::actor::hold::{self, Held};
 use crate::actor::load;
 use crate::actor::probation::{Trial, is_suspect};
@@ -22,9 +25,11 @@ use crate::ids::InstanceId;
 use crate::limits::PANICS_MAX;
 use crate::storage::key::{Arrival, Local, Meta};
 use crate::storage::payload::Payload;
-use crate::storage::record::{Flow, Priority, Runnable, Stand, State, Status};
+use crate::storage::record::{Flow, Outgoing, Priority, Runnable, Stand, State, Status};
 use crate::storage::{Activation, Condition, Error, Namespace, Refusal};
 use crate::telemetry;
+
+use gate::EndsAtGate;
 
 /// How often an instance is read that does not get on in between. What makes it necessary to read it again is over when
 /// it is read; more than this is a defect, and the supervisor's business.
@@ -143,8 +148,12 @@ impl Drop for Guard<'_> {
 #[expect(clippy::large_enum_variant, reason = "it lives for a moment")]
 enum Loading {
     Runs(Execution),
-    /// It has to come to its gate first.
-    Comes(State),
+    /// It has to come to its gate first, in time for its deadline.
+    Comes(State, Option<Millis>),
+    /// It ends before it was its turn.
+    Ends(EndsAtGate),
+    /// Its children ended where it was exported from.
+    Missed(State, Vec<Outgoing>),
     /// There is nothing to run.
     Rests,
 }
@@ -232,7 +241,9 @@ impl<'a> Pump<'a> {
     async fn stay(&mut self) -> Result<(), Stopped> {
         let mut execution = match self.load()? {
             Loading::Runs(execution) => execution,
-            Loading::Comes(state) => return self.come_to_gate(state).await,
+            Loading::Comes(state, deadline) => return self.come_to_gate(state, deadline).await,
+            Loading::Missed(state, told) => return self.hear_of_it(state, told).await,
+            Loading::Ends(ends) => return self.end_at_gate(ends).await,
             Loading::Rests => return Ok(()),
         };
         execution.tell_of_wakes(Waker::from(Arc::clone(self.signal)));
@@ -274,7 +285,9 @@ impl<'a> Pump<'a> {
         if status.is_terminal() || status == Status::Quarantined {
             return Ok(Loading::Rests);
         }
-        if start::begins_later(&state, self.shared.clock.now_ms()) {
+        self.flow = flow_of(&self.namespace, &*snapshot)?;
+        let waits = matches!(stand(&self.flow), Some(Stand::Waits { .. }));
+        if !waits && start::begins_later(&state, self.shared.clock.now_ms()) {
             self.arm(state.alarm_at_ms);
             return Ok(Loading::Rests);
         }
@@ -298,11 +311,14 @@ impl<'a> Pump<'a> {
                 known: definition.version,
             });
         }
-        self.flow = gate::flow(&self.namespace, &*snapshot)?;
-        match gate::stand(&self.flow) {
-            Some(Stand::Outside) => return Ok(Loading::Comes(loaded.state)),
-            Some(Stand::Waits { .. }) => return Ok(Loading::Rests),
+        match stand(&self.flow) {
+            Some(Stand::Outside) => return Ok(Loading::Comes(loaded.state, loaded.origin.deadline_at_ms)),
+            Some(Stand::Waits { .. }) => return Ok(self.waits_or_ends(&loaded, &definition.policy)),
             Some(Stand::Inside { .. }) | None => {}
+        }
+        let missed = self.what_it_missed(&loaded)?;
+        if !missed.is_empty() {
+            return Ok(Loading::Missed(loaded.state, missed));
         }
         self.workflow = Arc::from(loaded.origin.workflow.as_str());
         let lane = Lane {
@@ -331,38 +347,9 @@ impl<'a> Pump<'a> {
         let codecs = self.shared.store.codecs().clone();
         let bounds = definition.bounds(self.shared.config.bounds);
         let namespace = self.namespace.clone();
-        Ok(Loading::Runs(Execution::new(
-            namespace, loaded, definition, codecs, bounds,
-        )))
-    }
-
-    /// The instance has to pass a gate and has not come to it: it does now, and goes on when it is let in.
-    async fn come_to_gate(&mut self, before: State) -> Result<(), Stopped> {
-        let namespace = self.namespace.clone();
-        let state = State {
-            revision: before.revision + 1,
-            alarm_at_ms: None,
-            updated_at_ms: self.shared.clock.now_ms(),
-            ..before.clone()
-        };
-        let coming = self.shared.store.submit_delivery(namespace.shard(), |arrivals| {
-            let mut commit = crate::storage::Commit::new(namespace.shard());
-            commit
-                .require(Condition::Current(self.activation.clone()))
-                .require(Condition::Revision(namespace.instance().clone(), before.revision))
-                .set_state(&namespace, before.alarm_at_ms, &state)
-                .set_runnable(&namespace, None)
-                .seen(self.seen);
-            let (store, flow) = (&self.shared.store, &self.flow);
-            gate::come(store, &mut commit, &namespace, flow, state.revision, || {
-                arrivals.next_place()
-            });
-            commit
-        });
-        coming.await?.durable().await?;
-        self.shared.changes.tell(namespace.instance());
-        self.nudge_courier();
-        Ok(())
+        let mut execution = Execution::new(namespace, loaded, definition, codecs, bounds);
+        execution.runs_with(self.flow.gate.as_ref().map(|gate| gate.key.clone()));
+        Ok(Loading::Runs(execution))
     }
 
     fn nudge_courier(&self) {
@@ -434,7 +421,7 @@ impl<'a> Pump<'a> {
                 commit.delete(&self.namespace, &Local::Meta(Meta::Hold));
             }
             if execution.stands().is_terminal() {
-                posted |= gate::leave(&mut commit, &self.namespace, &self.flow, revision);
+                posted |= leave_gate(&mut commit, &self.namespace, &self.flow, revision);
             }
             // A commit that an earlier activation had handed over may have been on its way while the instance was
             // read. It comes before the first commit of this one, which therefore notices.

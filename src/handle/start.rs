@@ -15,10 +15,10 @@ use crate::handle::exclusive::Decision;
 use crate::handle::look::{self, Seen};
 use crate::handle::{AnyHandle, Error, Handle, Result, size, wait};
 use crate::ids::InstanceId;
-use crate::limits::{CROWD_MAX, GATE_LIMIT_MAX, NAME_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX};
+use crate::limits::{CROWD_MAX, TAG_BYTES_MAX, TAGS_MAX};
 use crate::storage::key::Key;
 use crate::storage::payload::Payload;
-use crate::storage::record::{Flow, Gate, Origin, Priority, Secret, Stand};
+use crate::storage::record::{Flow, Origin, Priority, Secret};
 use crate::storage::{self, Refusal};
 use crate::telemetry;
 use crate::ulid;
@@ -104,11 +104,6 @@ impl Options {
             flow: Flow::default(),
             crowd: None,
         }
-    }
-
-    pub(super) fn at_most(&mut self, limit: u32, key: String) {
-        let stand = Stand::Outside;
-        self.flow.gate = Some(Gate { key, limit, stand });
     }
 }
 
@@ -196,7 +191,7 @@ impl<W: Workflow> Start<W> {
     /// # Ok(()) }
     /// ```
     pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
-        self.options.at_most(limit, key.into());
+        self.options.flow.at_most(limit, key);
         self
     }
 
@@ -300,7 +295,7 @@ impl Starting {
             return Err(Error::Unregistered(workflow.to_owned()));
         }
         check_tags(&options.tags)?;
-        check_gate(options.flow.gate.as_ref())?;
+        check_flow(&options.flow)?;
         check_crowd(options.crowd)?;
         size::check_input(shared, workflow, &input)?;
         let instance = match &options.id {
@@ -459,6 +454,7 @@ impl Starting {
             workflow: self.origin.workflow.clone(),
             begin_at_ms: self.begin_at_ms,
             at_gate: self.flow.gate.is_some(),
+            deadline_at_ms: self.origin.deadline_at_ms,
         }
     }
 
@@ -469,22 +465,8 @@ impl Starting {
     }
 }
 
-fn check_gate(gate: Option<&Gate>) -> Result<()> {
-    let Some(Gate { key, limit, .. }) = gate else {
-        return Ok(());
-    };
-    if !(1..=NAME_BYTES_MAX).contains(&key.len()) {
-        let length = key.len();
-        return Err(Error::Gate(format!(
-            "the key has 1 to {NAME_BYTES_MAX} bytes, this one has {length}"
-        )));
-    }
-    if !(1..=GATE_LIMIT_MAX).contains(limit) {
-        return Err(Error::Gate(format!(
-            "the limit is 1 to {GATE_LIMIT_MAX}, this one is {limit}"
-        )));
-    }
-    Ok(())
+pub(super) fn check_flow(flow: &Flow) -> Result<()> {
+    flow.check().map_err(|invalid| Error::Gate(invalid.to_string()))
 }
 
 fn check_crowd(crowd: Option<(usize, Crowded)>) -> Result<()> {
