@@ -151,7 +151,8 @@ fn of_others(store: &Store, instance: &InstanceId) -> kit::Rows {
         | Key::Runnable(_, of)
         | Key::Outbox(_, of, ..)
         | Key::Tombstone(_, of)
-        | Key::Gate(.., of) => of != instance.as_str(),
+        | Key::Gate(.., of)
+        | Key::Placed(.., of) => of != instance.as_str(),
         Key::Store | Key::Position(_) | Key::Dead(..) => true,
     });
     rows

@@ -152,6 +152,8 @@ fn what_is_no_instances_is_not_left_out() {
                     gate,
                     &Key::Gate(gate, "customer".into(), at(number), id.into()),
                 );
+                // What is in no export is made anew.
+                is_there(&target, gate, &Key::Placed(gate, "customer".into(), id.into()));
                 let letter = letter(id).message.id;
                 is_there(&target, home, &Key::Dead(home, 9 - number, letter.as_str().into()));
                 let gone = InstanceId::new(format!("gone {number}")).unwrap();

@@ -137,6 +137,7 @@ fn family(key: &Key<'_>) -> &'static str {
         Key::Dead(..) => "dead",
         Key::Tombstone(..) => "tombstone",
         Key::Gate(..) => "gate",
+        Key::Placed(..) => "placed",
         Key::Instance(_, _, local) => match local {
             Local::Name(_) => "name",
             Local::History(_) => "history",
@@ -156,7 +157,7 @@ fn family(key: &Key<'_>) -> &'static str {
     }
 }
 
-const FAMILIES: usize = 24;
+const FAMILIES: usize = 25;
 
 /// Adds what no instance of these tests has by itself.
 fn add_the_rest(batch: &mut Batch) {
@@ -208,6 +209,11 @@ fn add_the_rest(batch: &mut Batch) {
         batch,
         &Key::Gate(SHARD, "g".into(), place, "victim".into()),
         &AtGate { limit: 1 },
+    );
+    set(
+        batch,
+        &Key::Placed(SHARD, "g".into(), "victim".into()),
+        &Seen { epoch: 1, number: 1 },
     );
     set(
         batch,

@@ -37,7 +37,7 @@ fn made(data: &[u8]) {
 fn key(input: &mut Input<'_>) -> Key<'static> {
     let family = input.byte();
     let shard = Shard(u16::from_le_bytes([input.byte(), input.byte()]));
-    match family % 11 {
+    match family % 12 {
         0 => Key::Store,
         1 => Key::Position(shard),
         2 => Key::Alarm(shard, number(input), id(input)),
@@ -51,6 +51,7 @@ fn key(input: &mut Input<'_>) -> Key<'static> {
             let (gate, epoch, number) = (id(input), number(input), number(input));
             Key::Gate(shard, gate, Arrival { epoch, number }, id(input))
         }
+        10 => Key::Placed(shard, id(input), id(input)),
         _ => Key::Instance(shard, id(input), local(input)),
     }
 }

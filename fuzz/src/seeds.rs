@@ -58,6 +58,7 @@ pub fn keys() -> Vec<Seed> {
             "gate",
             Key::Gate(Shard(7), "k".into(), Arrival { epoch: 1, number: 2 }, "a".into()),
         ),
+        ("placed", Key::Placed(Shard(7), "k".into(), "a".into())),
         ("text-with-nul", Key::Runnable(Shard(7), "\0a\0".into())),
     ];
     let mut seeds: Vec<Seed> = keys.into_iter().map(|(name, key)| (name, key.pack())).collect();

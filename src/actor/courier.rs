@@ -35,10 +35,10 @@ use round::Round;
 pub(crate) use blocked::Blocked;
 #[cfg(feature = "testing")]
 pub(crate) use delivery::{Build, Delivery, Hand};
-pub(crate) use orphan::ends_of_children;
+pub(crate) use orphan::{ends_of_children, ends_that_were_missed, is_missing};
 #[cfg(feature = "testing")]
 pub(crate) use round::outboxes;
-pub(crate) use terminate::terminate_commit;
+pub(crate) use terminate::{cancel_commit, end_commit, terminate_commit};
 
 /// The callers' side of the courier.
 #[derive(Debug)]

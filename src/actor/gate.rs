@@ -7,6 +7,20 @@
 //! An instance comes and leaves in commits of its own. What follows from that for the gate, which may lie in another
 //! shard, is on its way in its outbox until the courier has seen to it ([`courier`](super::courier)). So a crash at any
 //! moment delays the next one and loses nobody, and a start has nothing to look through but the outboxes.
+//!
+//! **Whoever starts it.** A child, the instance of a slot and a start that waited for the last of several are started by a row
+//! in an outbox, which says how they are let in. The commit that makes such an instance is the one in which it comes to its
+//! gate, as that of a start from outside is. So it never runs before its turn, it is in nobody's memory until then, and it
+//! stands behind everybody who came before that commit. It has no place while its row is on its way: what counts is who came
+//! to the gate first, and not who wanted to.
+//!
+//! **Ending there.** What waits has done nothing. It ends where it stands when it is cancelled, by a caller or by a message of
+//! another instance, and when its deadline passes, of which it has an alarm. Those who are told of its end are told in that
+//! commit, and its leaving is on its way with it.
+//!
+//! **Whose place.** An instance of the gate's own shard is given its place in its own commit, and knows it. One of another
+//! shard does not, so beside the place stands a note of whose it is: coming twice after a crash, and leaving, cost one read
+//! however many wait.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

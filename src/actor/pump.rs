@@ -1,8 +1,10 @@
 //! The task that runs one resident instance.
 //!
-//! It reads what is stored (`loading`), takes turns until the instance rests (`turn`), waits for news, and says why it
+//! It reads what is stored (`loading`), comes to its gate if there is one (`gate`), takes turns until the instance rests (`turn`), waits for news, and says why it
 //! stopped (`stopped`).
 
+mod copy;
+mod gate;
 mod loading;
 mod stopped;
 mod turn;
@@ -171,7 +173,9 @@ impl<'a> Pump<'a> {
     async fn stay(&mut self) -> Result<(), Stopped> {
         let mut execution = match self.load()? {
             Loading::Runs(execution) => execution,
-            Loading::Comes(state) => return self.come_to_gate(state).await,
+            Loading::Comes(state, deadline) => return self.come_to_gate(state, deadline).await,
+            Loading::Missed(state, told) => return self.hear_of_it(state, told).await,
+            Loading::Ends(ends) => return self.end_at_gate(ends).await,
             Loading::Rests => return Ok(()),
         };
         execution.tell_of_wakes(Waker::from(Arc::clone(self.signal)));

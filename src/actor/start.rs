@@ -35,10 +35,32 @@ pub(crate) fn start_at_gate_commit(
 ) -> Commit {
     let namespace = store.namespace(instance);
     let mut commit = Commit::new(namespace.shard());
-    let state = State::begun(origin.created_at_ms);
-    first_rows(&mut commit, &namespace, origin, input, &state);
-    gate::come(store, &mut commit, &namespace, flow, state.revision, place);
+    begin_rows_with(store, &mut commit, &namespace, origin, input, flow, place);
     commit
+}
+
+/// The same for one that is let in in a way of its own, as a part of a commit that does other things as well.
+pub(crate) fn begin_rows_with(
+    store: &Store,
+    commit: &mut Commit,
+    namespace: &Namespace,
+    origin: &Origin,
+    input: Payload,
+    flow: &Flow,
+    place: impl FnOnce() -> Arrival,
+) {
+    if flow.gate.is_none() {
+        begin_rows(commit, namespace, origin, input, None);
+        set_flow(commit, namespace, flow);
+        return;
+    }
+    let state = State {
+        // Its time may be over before it is its turn.
+        alarm_at_ms: origin.deadline_at_ms,
+        ..State::begun(origin.created_at_ms)
+    };
+    first_rows(commit, namespace, origin, input, &state);
+    gate::come(store, commit, namespace, flow, state.revision, place);
 }
 
 /// Writes how an instance is let in, if that is special.

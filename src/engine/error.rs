@@ -10,7 +10,7 @@ use crate::ids::InvalidId;
 use crate::limits::{SAID_BYTES_MAX, SAID_ITEM_BYTES_MAX};
 use crate::location::TooDeep;
 use crate::storage::payload::{Payload, PayloadError};
-use crate::storage::record::{Failure, FailureKind};
+use crate::storage::record::{Failure, FailureKind, InvalidGate};
 
 /// What a workflow, a step or an activity returns.
 pub type Result<T, E = WorkflowError> = std::result::Result<T, E>;
@@ -195,6 +195,8 @@ pub(crate) enum Misuse {
     #[error(transparent)]
     Id(#[from] InvalidId),
     #[error(transparent)]
+    Gate(#[from] InvalidGate),
+    #[error(transparent)]
     Exceeded(#[from] Exceeded),
 }
 
@@ -208,6 +210,7 @@ impl From<Misuse> for Failure {
             Misuse::Name(error) => failure.coded(error.code()),
             Misuse::TooDeep(error) => failure.coded(error.code()),
             Misuse::Duration(error) => failure.coded(error.code()),
+            Misuse::Gate(error) => failure.coded(error.code()),
             _ => failure,
         }
     }

@@ -138,6 +138,8 @@ pub(crate) struct Execution {
     span: Option<Span>,
     /// Whether the size of the history was worth a warning already.
     warned: bool,
+    /// The key that it runs with, if it has one.
+    gate: Option<String>,
 }
 
 impl Execution {
@@ -221,7 +223,13 @@ impl Execution {
             warnings: Vec::new(),
             span: None,
             warned: false,
+            gate: None,
         }
+    }
+
+    /// Says with which key it runs: whoever it waits for can't have the same place.
+    pub(crate) fn runs_with(&mut self, key: Option<String>) {
+        self.gate = key;
     }
 
     /// Polls the function as far as it gets with what is known, and says what it needs.

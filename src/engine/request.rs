@@ -14,7 +14,7 @@ use crate::engine::retry::Retry;
 use crate::engine::undo::Undo;
 use crate::ids::InstanceId;
 use crate::storage::payload::Payload;
-use crate::storage::record::{ChildState, Content, Entry, EntryKind, Failure};
+use crate::storage::record::{ChildState, Content, Entry, EntryKind, Failure, Flow};
 
 /// An attempt at a step that is running.
 pub(crate) type Attempting = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
@@ -237,6 +237,8 @@ pub(crate) struct Manner {
     pub(crate) tags: Vec<(String, String)>,
     /// How long it may take.
     pub(crate) deadline: Option<Duration>,
+    /// How it is let in.
+    pub(crate) flow: Flow,
 }
 
 impl Request {
@@ -320,7 +322,9 @@ impl Request {
             }
             Self::Child(request) => {
                 let ChildState { workflow, instance, .. } = &request.state;
-                (format!("{workflow} as {instance}"), Some(request.input.clone()))
+                let gate = request.manner.flow.gate.as_ref();
+                let gate = gate.map_or_else(String::new, |gate| format!(", at most {} of {}", gate.limit, gate.key));
+                (format!("{workflow} as {instance}{gate}"), Some(request.input.clone()))
             }
             Self::Publish(request) => (request.topic.to_owned(), Some(request.payload.clone())),
             Self::Event(topic, until) => {

@@ -7,7 +7,7 @@ use crate::config::Bounds;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::retry::Next;
 use crate::engine::retry::{Backoff, Retry};
-use crate::storage::record::{Failure, FailureKind};
+use crate::storage::record::{Failure, FailureKind, Reach, Status};
 
 /// What becomes of an instance whose function failed, when it is not tried again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -171,6 +171,15 @@ impl Policy {
     /// What follows a failure, if nothing is said of it in particular.
     pub(crate) fn strategy_of_all(&self) -> Strategy {
         self.strategy.unwrap_or_default()
+    }
+
+    /// How far it reaches that an instance ended like this. That it was asked to end is no failure of its own.
+    pub(crate) fn reach(&self, status: Status) -> Reach {
+        match (status, self.strategy_of_all()) {
+            (Status::Failed | Status::Compensated, Strategy::Cascade) => Reach::Parent,
+            (Status::Failed | Status::Compensated, Strategy::Ignore) => Reach::Nobody,
+            _ => Reach::Waiting,
+        }
     }
 
     /// The wait before the next run, or none if there is not going to be one.

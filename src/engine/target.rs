@@ -9,7 +9,7 @@ use crate::engine::context::Ctx;
 use crate::engine::operation::{Operation, Place};
 use crate::engine::request::{ChildRequest, Manner, Request};
 use crate::storage::payload::Payload;
-use crate::storage::record::{ChildState, ClosePolicy, Failure, Reach};
+use crate::storage::record::{ChildState, ClosePolicy, Failure, Flow, Reach};
 
 /// What is started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +20,9 @@ pub(crate) struct Target {
     pub(crate) tags: Vec<(String, String)>,
     /// How long an instance may take.
     pub(crate) deadline: Option<Duration>,
+    /// How it is let in.
+    #[serde(default)]
+    pub(crate) flow: Flow,
 }
 
 impl Target {
@@ -44,6 +47,7 @@ impl Target {
                 tells_its_end,
                 tags: self.tags.clone(),
                 deadline: self.deadline,
+                flow: self.flow.clone(),
             },
         };
         let begun = poll_fn(|cx| operation.poll_with(cx, || Ok(Request::Child(request()))));

@@ -15,12 +15,12 @@ use crate::engine::target::Target;
 use crate::engine::{IntoWorkflow, Workflow};
 use crate::handle::exclusive::Decision;
 use crate::handle::look::{self, Seen};
-use crate::handle::start::{check_tags, check_version};
+use crate::handle::start::{check_flow, check_tags, check_version};
 use crate::handle::{AnyHandle, Error, Handle, Operated, Result, Waiting, history, size, wait};
 use crate::ids::InstanceId;
 use crate::storage::key::{Local, Meta};
 use crate::storage::payload::{Payload, PayloadError};
-use crate::storage::record::{Failure, FailureKind, Input, Origin, Secret, Status};
+use crate::storage::record::{Failure, FailureKind, Flow, Input, Origin, Priority, Secret, Status};
 use crate::storage::{self, Commit, Refusal};
 use crate::ulid;
 
@@ -52,11 +52,12 @@ impl Debounce {
             shared,
             key,
             wait,
-            at_most: Ok(None),
+            within: Ok(None),
             input,
             version: W::Workflow::VERSION,
             tags: BTreeMap::new(),
             deadline: Ok(None),
+            flow: Flow::default(),
             workflow: PhantomData,
         }
     }
@@ -68,18 +69,19 @@ pub struct Debouncing<W> {
     shared: Arc<Shared>,
     key: String,
     wait: std::result::Result<Duration, InvalidDuration>,
-    at_most: std::result::Result<Option<Duration>, InvalidDuration>,
+    within: std::result::Result<Option<Duration>, InvalidDuration>,
     input: std::result::Result<Payload, PayloadError>,
     version: u32,
     tags: BTreeMap<String, String>,
     deadline: std::result::Result<Option<Duration>, InvalidDuration>,
+    flow: Flow,
     workflow: PhantomData<fn() -> W>,
 }
 
 impl<W: Workflow> Debouncing<W> {
     /// However often it is replaced, it begins within this time of the first.
-    pub fn at_most(mut self, at_most: impl IntoDuration) -> Self {
-        self.at_most = at_most.into_duration().map(Some);
+    pub fn within(mut self, within: impl IntoDuration) -> Self {
+        self.within = within.into_duration().map(Some);
         self
     }
 
@@ -101,6 +103,20 @@ impl<W: Workflow> Debouncing<W> {
         self
     }
 
+    /// With at most so many instances of this key running at once, whoever starts them: it comes to the end of the line when it
+    /// begins, and not while it may still be replaced. See
+    /// [`Start::at_most`](crate::Start::at_most).
+    pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
+        self.flow.at_most(limit, key);
+        self
+    }
+
+    /// It goes before or after others that wait for the same place, for all that it does.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.flow.priority = priority;
+        self
+    }
+
     /// Checks everything that can be wrong.
     fn check(self) -> Result<Waiter> {
         let Self { shared, key, .. } = self;
@@ -108,6 +124,7 @@ impl<W: Workflow> Debouncing<W> {
             return Err(Error::Unregistered(W::NAME.to_owned()));
         };
         check_tags(&self.tags)?;
+        check_flow(&self.flow)?;
         check_version(definition, self.version)?;
         let input = self.input.map_err(storage::Error::from)?;
         size::check_input(&shared, definition.name, &input)?;
@@ -118,14 +135,15 @@ impl<W: Workflow> Debouncing<W> {
             input,
             tags: self.tags.into_iter().collect(),
             deadline: self.deadline?.or(policy),
+            flow: self.flow,
         };
-        let (wait_ms, at_most_ms) = (whole_ms(self.wait?), self.at_most?.map(whole_ms));
+        let (wait_ms, within_ms) = (whole_ms(self.wait?), self.within?.map(whole_ms));
         let waiter = waiter_of(W::NAME, &key);
         Ok(Waiter {
             any: AnyHandle::new(shared, waiter),
             target,
             wait_ms,
-            at_most_ms,
+            within_ms,
         })
     }
 }
@@ -234,7 +252,7 @@ struct Waiter {
     any: AnyHandle,
     target: Target,
     wait_ms: Millis,
-    at_most_ms: Option<Millis>,
+    within_ms: Option<Millis>,
 }
 
 impl Waiter {
@@ -332,7 +350,7 @@ impl Waiter {
     }
 
     fn begin_at_ms(&self, wanted: &Wanted, now: Millis) -> Millis {
-        let last = self.at_most_ms.map(|most| wanted.since_ms.saturating_add(most));
+        let last = self.within_ms.map(|most| wanted.since_ms.saturating_add(most));
         let wished = now.saturating_add(self.wait_ms);
         // One that is already past begins at once, which takes an alarm all the same.
         last.map_or(wished, |last| wished.min(last)).max(now)

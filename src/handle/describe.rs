@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::actor::Shared;
+use crate::actor::{self, Shared};
 use crate::clock::Millis;
 use crate::handle::Result;
 use crate::handle::history::{self, HistoryEntry};
@@ -86,6 +86,10 @@ pub struct StartedChild {
     pub path: String,
     /// Whether its end was told to the parent.
     pub ended: bool,
+    /// Whether the parent waits for it and it is not in this store: it was deleted, or the parent is a copy that was imported
+    /// without it. Nobody tells the parent of its end then. Import it too, cancel the parent, or take it back to before it
+    /// started the child (`reset`).
+    pub missing: bool,
 }
 
 /// Why an instance does not go on.
@@ -139,7 +143,7 @@ pub(super) fn describe(shared: &Shared, instance: &InstanceId, seen: &Seen) -> R
         wakes_at_ms: state.alarm_at_ms,
         attempts: current.iter().map(|current| current.attempts).sum(),
         last: last.max().map(|(_, path)| path.clone()),
-        children: entries.iter().filter_map(child).collect(),
+        children: children(shared, instance, &entries, ended)?,
         current,
         parent: origin.parent.as_ref().map(|parent| parent.instance.clone()),
         tags: origin.tags.iter().cloned().collect(),
@@ -196,6 +200,24 @@ fn current(entry: &HistoryEntry) -> Option<Current> {
     })
 }
 
+fn children(
+    shared: &Shared,
+    instance: &InstanceId,
+    entries: &[HistoryEntry],
+    ended: bool,
+) -> Result<Vec<StartedChild>> {
+    let mut children = Vec::new();
+    for entry in entries {
+        let (Some(mut child), EntryKind::Child(state)) = (child(entry), &entry.kind) else {
+            continue;
+        };
+        let waited_for = !ended && state.awaited && state.decided.is_none() && !state.closed;
+        child.missing = waited_for && actor::is_missing(&shared.store, instance, &state.instance)?;
+        children.push(child);
+    }
+    Ok(children)
+}
+
 fn child(entry: &HistoryEntry) -> Option<StartedChild> {
     let EntryKind::Child(child) = &entry.kind else {
         return None;
@@ -205,5 +227,6 @@ fn child(entry: &HistoryEntry) -> Option<StartedChild> {
         workflow: child.workflow.clone(),
         path: entry.path.clone(),
         ended: child.decided.is_some(),
+        missing: false,
     })
 }

@@ -12,7 +12,7 @@ use crate::handle::look::{self, Seen};
 use crate::handle::{AnyHandle, Effect, Error, Operated, Result, Waiting, wait};
 use crate::ids::InstanceId;
 use crate::storage::key::{Local, Meta};
-use crate::storage::record::{Failure, FailureKind, Runnable, State, Status, Tombstone};
+use crate::storage::record::{Runnable, State, Status, Tombstone};
 use crate::storage::{self, Activation, Commit, Condition, Namespace, Refusal};
 
 /// What is to be done with an instance that nobody else has.
@@ -227,24 +227,17 @@ impl AnyHandle {
 
     /// Ends an instance that is to begin later, or waits at a gate; nothing if it has begun after all.
     pub(super) async fn cancel_before_the_beginning(&self, reason: &str) -> Result<Option<Operated>> {
-        let failure = Failure::new(FailureKind::Cancelled, reason);
+        let reason = reason.to_owned();
         self.alone(move |this, seen, now| {
             let before = seen.state.status;
             if !seen.has_not_begun(&this.shared, &this.instance)? {
                 return Ok(Decision::Leave(None));
             }
-            let state = seen.next(now, |state| {
-                state.status = Status::Cancelled;
-                state.alarm_at_ms = None;
-                state.paused = false;
-            });
-            let mut commit = this.change(seen, &state);
-            let namespace = this.namespace();
-            commit.set(&namespace, &Local::Meta(Meta::Failure), &failure);
-            let flow = actor::flow_of(&namespace, &*seen.snapshot)?;
-            actor::leave_gate(&mut commit, &namespace, &flow, state.revision);
-            let write = Decision::write(commit, Some(done(before, state.status)));
-            Ok(write.then(ended(&this.instance, seen, state.status)))
+            let Some(commit) = actor::cancel_commit(&this.shared.store, &this.instance, &reason, now)? else {
+                return Ok(Decision::Leave(None));
+            };
+            let write = Decision::write(commit, Some(done(before, Status::Cancelled)));
+            Ok(write.then(ended(&this.instance, seen, Status::Cancelled)))
         })
         .await
     }

@@ -98,7 +98,7 @@ impl StartNamed {
 
     /// With at most so many instances of this key running at once, as with [`Start::at_most`](crate::Start::at_most).
     pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
-        self.options.at_most(limit, key.into());
+        self.options.flow.at_most(limit, key);
         self
     }
 

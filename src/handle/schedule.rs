@@ -19,11 +19,11 @@ use crate::engine::target::Target;
 use crate::engine::{CatchUp, IntoWorkflow, Overlap, Workflow};
 use crate::handle::exclusive::Decision;
 use crate::handle::look::{self, Seen};
-use crate::handle::start::{check_tags, check_version};
+use crate::handle::start::{check_flow, check_tags, check_version};
 use crate::handle::{AnyHandle, Error, Handle, Result, size, wait};
 use crate::ids::InstanceId;
 use crate::storage::payload::{Payload, PayloadError};
-use crate::storage::record::{Origin, Secret, Status};
+use crate::storage::record::{Flow, Origin, Priority, Secret, Status};
 use crate::storage::{self, Refusal};
 use crate::timing::{InvalidTiming, Rule, Timing};
 
@@ -62,6 +62,7 @@ impl Schedule {
             input,
             tags: BTreeMap::new(),
             deadline: Ok(None),
+            flow: Flow::default(),
             overlap: Overlap::default(),
             catch_up: CatchUp::default(),
             jitter: Ok(Duration::ZERO),
@@ -80,6 +81,7 @@ pub struct Scheduling {
     input: std::result::Result<Payload, PayloadError>,
     tags: BTreeMap<String, String>,
     deadline: std::result::Result<Option<Duration>, InvalidDuration>,
+    flow: Flow,
     overlap: Overlap,
     catch_up: CatchUp,
     jitter: std::result::Result<Duration, InvalidDuration>,
@@ -124,6 +126,20 @@ impl Scheduling {
         self
     }
 
+    /// With at most so many instances of this key running at once, whoever starts them: each comes to the end of the line when its
+    /// slot begins. What waits there has not ended, so [`Overlap`] holds for it as for what runs. See
+    /// [`Start::at_most`](crate::Start::at_most).
+    pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
+        self.flow.at_most(limit, key);
+        self
+    }
+
+    /// Each goes before or after others that wait for the same place, for all that they do.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.flow.priority = priority;
+        self
+    }
+
     /// Checks everything that can be wrong.
     fn terms(self) -> Result<(Arc<Shared>, Terms)> {
         let Self { shared, name, .. } = self;
@@ -143,6 +159,7 @@ impl Scheduling {
         let mut tags = self.tags;
         tags.insert(TAG.to_owned(), name.clone());
         check_tags(&tags)?;
+        check_flow(&self.flow)?;
         check_version(definition, self.version)?;
         let input = self.input.map_err(storage::Error::from)?;
         size::check_input(&shared, definition.name, &input)?;
@@ -153,6 +170,7 @@ impl Scheduling {
             input,
             tags: tags.into_iter().collect(),
             deadline: self.deadline?.or(policy),
+            flow: self.flow,
         };
         let terms = Terms {
             name,

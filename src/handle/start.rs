@@ -19,7 +19,7 @@ mod crowd;
 mod options;
 mod starting;
 
-pub(super) use check::{check_tags, check_version};
+pub(super) use check::{check_flow, check_tags, check_version};
 pub(super) use options::Options;
 pub(super) use starting::Starting;
 
@@ -155,7 +155,7 @@ impl<W: Workflow> Start<W> {
     /// # Ok(()) }
     /// ```
     pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
-        self.options.at_most(limit, key.into());
+        self.options.flow.at_most(limit, key);
         self
     }
 

@@ -274,10 +274,21 @@ impl Commit {
         self
     }
 
+    /// Notes which place that is, for an instance of another shard: it does not know, and asks when it leaves.
+    pub(crate) fn note_place(&mut self, gate: &str, place: Arrival, instance: &InstanceId) -> &mut Self {
+        let key = Key::Placed(self.shard, gate.into(), instance.as_str().into());
+        let (epoch, number) = (place.epoch, place.number);
+        self.put(|out| key.pack_into(out), &Seen { epoch, number });
+        self
+    }
+
     /// Takes the place of an instance at a gate away.
     pub(crate) fn leave_gate(&mut self, gate: &str, place: Arrival, instance: &InstanceId) -> &mut Self {
         let key = Key::Gate(self.shard, gate.into(), place, instance.as_str().into());
         self.batch.delete_with(|out| key.pack_into(out));
+        // One that knows its place may have been noted by an import all the same.
+        let noted = Key::Placed(self.shard, gate.into(), instance.as_str().into());
+        self.batch.delete_with(|out| noted.pack_into(out));
         self
     }
 

@@ -19,6 +19,7 @@
 //! (shard, 7, failed at ms, message id)              a message that could not be delivered
 //! (shard, 8, instance)                              what is left of an instance that was deleted
 //! (shard, 14, key, epoch, number, instance)         the place of an instance at a gate
+//! (shard, 15, key, instance)                        which place that is, for an instance of another shard
 //! ```
 //!
 //! A segment is an integer (a name) or a nested tuple `(name, iteration)`. Tuples are packed flat, so the packed
@@ -55,6 +56,7 @@ const OUTBOX: u16 = 6;
 const DEAD: u16 = 7;
 const TOMBSTONE: u16 = 8;
 const GATE: u16 = 14;
+const PLACED: u16 = 15;
 
 const NAMES: u16 = 1;
 const HISTORY: u16 = 2;
@@ -92,6 +94,8 @@ pub enum Key<'a> {
     Tombstone(Shard, Cow<'a, str>),
     /// The place of an instance at a gate: the key of the gate, where it stands, and whose place it is.
     Gate(Shard, Cow<'a, str>, Arrival, Cow<'a, str>),
+    /// Which place an instance of another shard has at a gate: the key of the gate, and whose place it is.
+    Placed(Shard, Cow<'a, str>, Cow<'a, str>),
 }
 
 /// A key inside the namespace of one instance. It has no instance in it, and so can't name another one.
@@ -193,6 +197,9 @@ impl Key<'_> {
             Self::Gate(shard, gate, at, instance) => {
                 let (epoch, number) = (at.epoch, at.number);
                 put(&(shard.0, GATE, gate.as_ref(), epoch, number, instance.as_ref()), out);
+            }
+            Self::Placed(shard, gate, instance) => {
+                put(&(shard.0, PLACED, gate.as_ref(), instance.as_ref()), out);
             }
         }
     }

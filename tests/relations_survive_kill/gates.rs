@@ -1,5 +1,5 @@
-//! One of each key may run at once, and the process dies while one is inside, while it leaves, and while the next is let
-//! in: never two at once, and everyone has its turn.
+//! One of each key may run at once, started from outside or by a parent, and the process dies while one is inside, while it
+//! leaves, and while the next is let in: never two at once, and everyone has its turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -13,7 +13,9 @@ use crate::life::{self, Life};
 const TEST: &str = "gates::a_killed_gate_lets_everyone_in_one_by_one";
 
 const KEYS: usize = 4;
-const EACH: usize = 10;
+/// Started from outside for each key, and by a parent.
+const EACH: usize = 8;
+const INSIDE: usize = 4;
 
 /// Writes into a file, on disk before it goes on, and comes by a place.
 async fn note(file: PathBuf, line: String, place: &'static str) -> Result<()> {
@@ -38,22 +40,40 @@ async fn guarded(ctx: Ctx<Guarded>, (file, line): (PathBuf, String)) -> Result<(
     ok(())
 }
 
+/// Starts children with keys, which stand at the same gates as those from outside.
+#[workflow]
+async fn family(ctx: Ctx<Family>, file: PathBuf) -> Result<()> {
+    let mut children = Vec::new();
+    for number in 0..KEYS * INSIDE {
+        let key = format!("key-{}", number % KEYS);
+        let child = ctx.child(guarded, (file.clone(), format!("{key} child {number}")));
+        children.push(child.at_most(1, key).start().await?);
+    }
+    for child in children {
+        child.await?;
+    }
+    ok(())
+}
+
 async fn live(life: Life) {
     life.arm();
-    let builder = Runtime::builder().workflow(guarded);
+    let builder = Runtime::builder().workflow(guarded).workflow(family);
     let config = Config::default().shards(3);
     let runtime = life.open(builder, config, |key| matches!(key, Key::Gate(..))).await;
     life::is_sound(&runtime);
+    let notes = life.store.with_extension("notes");
+    let family = runtime.start(family, notes.clone()).id("family").await.unwrap();
     let mut handles = Vec::new();
     for number in 0..KEYS * EACH {
         let key = format!("key-{}", number % KEYS);
-        let input = (life.store.with_extension("notes"), format!("{key} {number}"));
+        let input = (notes.clone(), format!("{key} {number}"));
         let starting = runtime.start(guarded, input).id(format!("guarded-{number}"));
         handles.push(starting.at_most(1, key).await.unwrap());
     }
     for handle in handles {
         handle.result().await.unwrap();
     }
+    family.result().await.unwrap();
     life::is_sound(&runtime);
 }
 
@@ -91,6 +111,10 @@ fn a_killed_gate_lets_everyone_in_one_by_one() {
     for (key, turns) in turns {
         let names: BTreeSet<_> = turns.iter().collect();
         // A name that comes twice was not alone while it was inside.
-        assert_eq!((turns.len(), names.len()), (EACH, EACH), "{key}: {turns:?}");
+        assert_eq!(
+            (turns.len(), names.len()),
+            (EACH + INSIDE, EACH + INSIDE),
+            "{key}: {turns:?}"
+        );
     }
 }

@@ -7,7 +7,7 @@ use everstep::storage::engine::{
     CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Scan, Snapshot, Visit,
 };
 use everstep::storage::engines::Memory;
-use everstep::{Ctx, Message, Result, Runtime, Shard, Simulated, ok, workflow};
+use everstep::{Config, Ctx, Message, Result, Runtime, Shard, Simulated, ok, workflow};
 use serde::{Deserialize, Serialize};
 
 use crate::kit;
@@ -87,6 +87,10 @@ async fn walks(ctx: Ctx<Walks>, steps: u64) -> Result<u64> {
 }
 
 async fn open() -> (Arc<Counting>, Runtime) {
+    open_with(Config::default()).await
+}
+
+async fn open_with(config: Config) -> (Arc<Counting>, Runtime) {
     let engine = Arc::new(Counting {
         inner: Memory::new(),
         groups: Mutex::default(),
@@ -97,7 +101,7 @@ async fn open() -> (Arc<Counting>, Runtime) {
         engine: Arc::<Counting>::clone(&engine),
         ..kit::machine()
     };
-    let builder = Runtime::builder().workflow(walks).workflow(patient);
+    let builder = Runtime::builder().workflow(walks).workflow(patient).config(config);
     (engine, builder.open_simulated(machine).await.unwrap())
 }
 
@@ -159,4 +163,39 @@ async fn a_message_costs_the_same_whatever_lies_before_it() {
     assert!(scanned < 10 * MESSAGES as usize, "{scanned} rows were read");
     handle.send(First(0)).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), MESSAGES);
+}
+
+/// Found in a review: a gate that lies in another shard was gone through from its beginning for everyone who came to it, and
+/// for everyone who left it. Ten thousand who wait for one key looked at fifty million rows.
+#[tokio::test(start_paused = true)]
+async fn coming_to_a_gate_and_leaving_it_costs_the_same_however_many_wait() {
+    let (engine, runtime) = open_with(Config::default().shards(4)).await;
+    let comes = async |id: String| {
+        let start = runtime.start(patient, 0).id(id).at_most(1, "gate").await.unwrap();
+        crate::machine::settle().await;
+        start
+    };
+    comes("holder".to_owned()).await;
+    let mut looked_at = Vec::new();
+    for round in 0..2 {
+        let before = engine.scanned.load(Ordering::Relaxed);
+        let mut waiting = Vec::new();
+        for number in 0..30 {
+            waiting.push(comes(format!("{round} {number}")).await);
+        }
+        for last in waiting.drain(15..).rev() {
+            assert!(last.cancel("enough").await.unwrap().is_done());
+            crate::machine::settle().await;
+        }
+        looked_at.push(engine.scanned.load(Ordering::Relaxed) - before);
+        for number in 0..400 * (1 - round) {
+            comes(format!("more {number}")).await;
+        }
+    }
+    let (few, many) = (looked_at[0], looked_at[1]);
+    assert!(
+        many <= few + few / 4,
+        "{few} rows were looked at behind 1, {many} behind 415"
+    );
+    assert!(runtime.store().verify().unwrap().is_clean());
 }

@@ -121,7 +121,7 @@ async fn a_start_can_be_put_off_only_for_so_long() {
     let runtime = open().await;
     let mut last = None;
     for number in 0..12 {
-        let wanted = runtime.debounce("k", "10m").starts(echo, number).at_most("30m");
+        let wanted = runtime.debounce("k", "10m").starts(echo, number).within("30m");
         last = Some(wanted.await.unwrap());
         pass(MINUTE * 5).await;
     }

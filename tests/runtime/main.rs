@@ -9,6 +9,7 @@ mod blocking;
 mod bounds;
 mod building;
 mod carrying;
+mod copies;
 mod costs;
 mod crash;
 mod delays;
@@ -16,6 +17,7 @@ mod events;
 mod executor;
 mod foreign;
 mod gates;
+mod gates_inside;
 mod going_away;
 mod holds;
 mod inbox;
@@ -32,6 +34,7 @@ mod observers;
 mod operations;
 mod pairs;
 mod panicking;
+
 #[path = "../kit/process.rs"]
 mod process;
 mod promises;

@@ -1,13 +1,13 @@
 //! Children whose ids are taken when they are to be started.
 
 use crate::actor::courier::delivery::{Build, Carried, Delivery, Hand};
-use crate::actor::start::new_run_commit;
+use crate::actor::start::{new_run_commit, set_flow};
 use crate::engine;
 use crate::engine::schedule::{self, schedule_name};
 use crate::ids::{InstanceId, MessageId};
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{
-    Content, Decided, Failure, FailureKind, Message, Origin, Outgoing, Parcel, Parent, Reach, State,
+    Content, Decided, Failure, FailureKind, Flow, Message, Origin, Outgoing, Parcel, Parent, Reach, State,
 };
 use crate::storage::{Commit, Error, Posted, Refusal, Result};
 
@@ -20,8 +20,10 @@ impl<H: Hand> Delivery<'_, H> {
         target: InstanceId,
         carried: &mut Carried,
     ) -> Result<()> {
-        let Parcel::Start { origin, input } = &outgoing.parcel else {
-            return self.remove(row).await;
+        let (origin, input, flow) = match &outgoing.parcel {
+            Parcel::Start { origin, input } => (origin, input, &Flow::default()),
+            Parcel::StartWith { origin, input, flow } => (origin, input, flow),
+            _ => return self.remove(row).await,
         };
         let namespace = self.store.namespace(&target);
         let snapshot = self.store.snapshot(namespace.shard())?;
@@ -42,7 +44,8 @@ impl<H: Hand> Delivery<'_, H> {
                     ..origin.clone()
                 };
                 let times = (self.now, None);
-                let commit = new_run_commit(&namespace, &*snapshot, &origin, &before, input.clone(), times)?;
+                let mut commit = new_run_commit(&namespace, &*snapshot, &origin, &before, input.clone(), times)?;
+                set_flow(&mut commit, &namespace, flow);
                 drop(snapshot);
                 self.hand.commit(namespace.shard(), Box::new(|_| commit)).await?;
                 carried.woken.push(target);

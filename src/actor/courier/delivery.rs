@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use crate::actor::courier::blocked::Blocked;
-use crate::actor::start::begin_rows;
+use crate::actor::start::{begin_rows, begin_rows_with};
 use crate::clock::Millis;
 use crate::engine::topic::is_topic;
 use crate::ids::{InstanceId, MessageId, Shard};
@@ -35,19 +35,31 @@ pub(crate) struct Carried {
     pub(crate) woken: Vec<InstanceId>,
     /// Children that were started, with their workflows.
     pub(crate) started: Vec<(InstanceId, String)>,
+    /// Whose alarm is to ring, and when: of those who were started and wait for their turn.
+    pub(crate) armed: Vec<(Millis, InstanceId)>,
     /// Rows that are done with.
     pub(crate) done: usize,
     /// Whether somebody left a gate.
     pub(crate) left_gate: bool,
+    /// Whether somebody who was started has something in its outbox: it came to a gate.
+    pub(crate) posted: bool,
     /// Notes that topics remember and that nobody has any more: they can't come again.
     pub(super) to_forget: Vec<(InstanceId, MessageId)>,
 }
 
 impl Carried {
-    /// Notes who was started by what was delivered.
-    fn starts(&mut self, target: &InstanceId, parcel: &Parcel) {
-        if let Parcel::Start { origin, .. } = parcel {
+    /// Notes what was delivered: who has news, and who was started by it.
+    fn arrived(&mut self, target: &InstanceId, parcel: &Parcel) {
+        if let Some(origin) = parcel.starts() {
             self.started.push((target.clone(), origin.workflow.clone()));
+        }
+        // Whoever comes to a gate is woken when it is let in.
+        if comes_to_a_gate(parcel) {
+            self.posted = true;
+            let deadline = parcel.starts().and_then(|origin| origin.deadline_at_ms);
+            self.armed.extend(deadline.map(|at_ms| (at_ms, target.clone())));
+        } else {
+            self.woken.push(target.clone());
         }
     }
 
@@ -106,7 +118,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
             let Ok(target) = InstanceId::internal(outgoing.to.as_str()) else {
                 return false;
             };
-            let movable = matches!(outgoing.parcel, Parcel::Message { .. } | Parcel::Start { .. });
+            let movable = matches!(outgoing.parcel, Parcel::Message { .. }) || outgoing.parcel.starts().is_some();
             if !movable || self.store.shard_of(&target) != sender.shard() {
                 return false;
             }
@@ -123,9 +135,8 @@ impl<'a, H: Hand> Delivery<'a, H> {
         let done = self.hand.commit(sender.shard(), build).await.is_ok();
         if done {
             for ((_, outgoing), target) in batch.iter().zip(&targets) {
-                carried.starts(target, &outgoing.parcel);
+                carried.arrived(target, &outgoing.parcel);
             }
-            carried.woken.extend(targets);
         }
         done
     }
@@ -150,7 +161,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
         match &outgoing.parcel {
             Parcel::Enter { key, limit, place } => return self.enter(row, (key, *limit), *place, carried).await,
             Parcel::Leave { key, place } => return self.leave(row, key, *place, carried).await,
-            Parcel::Message { .. } | Parcel::Start { .. } | Parcel::Close { .. } => {}
+            Parcel::Message { .. } | Parcel::Start { .. } | Parcel::StartWith { .. } | Parcel::Close { .. } => {}
         }
         let Ok(target) = InstanceId::internal(outgoing.to.as_str()) else {
             return self.undeliverable(row, outgoing, "its address is no id").await;
@@ -167,8 +178,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
         });
         match self.hand.commit(shard, build).await {
             Ok(()) => {
-                carried.starts(&target, &outgoing.parcel);
-                carried.woken.push(target.clone());
+                carried.arrived(&target, &outgoing.parcel);
                 if !at_home && self.remove_while_there(row).await? {
                     carried.is_removed(&target, &outgoing.parcel);
                 }
@@ -229,6 +239,10 @@ impl<'a, H: Hand> Delivery<'a, H> {
                 commit.deliver(&namespace, arrivals.next_place(), message);
             }
             Parcel::Start { origin, input } => begin_rows(commit, &namespace, origin, input.clone(), None),
+            Parcel::StartWith { origin, input, flow } => {
+                let place = || arrivals.next_place();
+                begin_rows_with(self.store, commit, &namespace, origin, input.clone(), flow, place);
+            }
             Parcel::Close { .. } | Parcel::Enter { .. } | Parcel::Leave { .. } => {
                 unreachable!("these have ways of their own")
             }
@@ -342,6 +356,11 @@ fn batches<'r>(rows: &'r [(&'r Posted, &'r Outgoing)]) -> impl Iterator<Item = &
     })
 }
 
+/// Whether somebody is started who has to wait for its turn.
+fn comes_to_a_gate(parcel: &Parcel) -> bool {
+    matches!(parcel, Parcel::StartWith { flow, .. } if flow.gate.is_some())
+}
+
 fn size(parcel: &Parcel) -> usize {
     let payload = |payload: &Payload| payload.bytes.len();
     match parcel {
@@ -353,7 +372,7 @@ fn size(parcel: &Parcel) -> usize {
             } => payload(completed),
             _ => 0,
         },
-        Parcel::Start { input, .. } => payload(input),
+        Parcel::Start { input, .. } | Parcel::StartWith { input, .. } => payload(input),
         Parcel::Close { .. } | Parcel::Enter { .. } | Parcel::Leave { .. } => 0,
     }
 }

@@ -13,7 +13,7 @@ use crate::storage::{Commit, Condition, Error, Posted, Refusal, Result, Stands};
 struct Next {
     stands: Stands,
     flow: Flow,
-    revision: u64,
+    state: State,
     workflow: String,
 }
 
@@ -36,10 +36,12 @@ impl<H: Hand> Delivery<'_, H> {
     ) -> Result<()> {
         let home = self.store.shard_of_gate(key);
         // It may have got its place before a crash.
-        if place.is_none() && self.store.place_at_gate(key, &row.from)?.is_none() {
+        if place.is_none() && self.store.noted_place(key, &row.from)?.is_none() {
             let build: Build<'_> = Box::new(|arrivals| {
                 let mut commit = Commit::new(home);
-                commit.enter_gate(key, arrivals.next_place(), &row.from, limit);
+                let place = arrivals.next_place();
+                commit.enter_gate(key, place, &row.from, limit);
+                commit.note_place(key, place, &row.from);
                 commit
             });
             self.hand.commit(home, build).await?;
@@ -61,7 +63,11 @@ impl<H: Hand> Delivery<'_, H> {
         let home = self.store.shard_of_gate(key);
         let place = match place {
             Some(place) => Some(place),
-            None => self.store.place_at_gate(key, &row.from)?,
+            None => match self.store.noted_place(key, &row.from)? {
+                // It has left before a crash, or came there when places were not noted.
+                None => self.store.place_at_gate(key, &row.from)?,
+                noted => noted,
+            },
         };
         if let Some(place) = place {
             let build: Build<'_> = Box::new(|_| {
@@ -124,7 +130,7 @@ impl<H: Hand> Delivery<'_, H> {
                 Ok(Found::Waits(Box::new(Next {
                     stands,
                     flow,
-                    revision: state.revision,
+                    state,
                     workflow: origin.map(|origin| origin.workflow).unwrap_or_default(),
                 })))
             }
@@ -139,7 +145,16 @@ impl<H: Hand> Delivery<'_, H> {
         let place = gate::stand(&next.flow).and_then(Stand::place);
         let build: Build<'_> = Box::new(|_| {
             let mut commit = Commit::new(namespace.shard());
-            commit.require(Condition::Revision(instance.clone(), next.revision));
+            commit.require(Condition::Revision(instance.clone(), next.state.revision));
+            if next.state.alarm_at_ms.is_some() {
+                // From now on it looks after its deadline itself.
+                let state = State {
+                    revision: next.state.revision + 1,
+                    alarm_at_ms: None,
+                    ..next.state.clone()
+                };
+                commit.set_state(&namespace, next.state.alarm_at_ms, &state);
+            }
             gate::set_stand(&mut commit, &namespace, &next.flow, Stand::Inside { place });
             commit.set_runnable(&namespace, Some(&Runnable::new(next.workflow.as_str(), 0)));
             commit

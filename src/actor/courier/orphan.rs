@@ -8,7 +8,7 @@ use crate::ids::InstanceId;
 use crate::location::Location;
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{
-    ChildState, Decided, Entry, EntryKind, Failure, FailureKind, Origin, Outgoing, Output, Parcel, Reach, State,
+    ChildState, Decided, Entry, EntryKind, Failure, FailureKind, Origin, Outgoing, Output, Reach, State,
 };
 use crate::storage::{Result, Store, is_on_its_way};
 
@@ -39,6 +39,47 @@ pub(crate) fn ends_of_children(
     Ok(told)
 }
 
+/// How those children of an imported copy ended that were imported as well: they told the original. `heard` says what the
+/// copy knows already. One that is not here may still be imported: the copy waits for it, and its description says so.
+pub(crate) fn ends_that_were_missed<'e>(
+    store: &Store,
+    parent: Farewell<'_>,
+    open: impl Iterator<Item = (&'e Location, &'e Entry)>,
+    heard: impl Fn(u64) -> bool,
+) -> Result<Vec<Outgoing>> {
+    let mut told = Vec::new();
+    for (location, entry) in open {
+        let EntryKind::Child(child) = &entry.kind else { continue };
+        if !child.awaited || child.closed || child.decided.is_some() || heard(entry.id) {
+            continue;
+        }
+        match look_for(store, parent, entry.id, child)? {
+            Found::Ended(end) => told.extend(end.map(|end| *end)),
+            Found::Lives => {}
+            Found::Gone => {
+                let (instance, at, child) = (parent.instance, location, &child.instance);
+                tracing::warn!(%instance, ?at, child, "a copy waits for a child that was not imported");
+            }
+        }
+    }
+    Ok(told)
+}
+
+/// Whether a child that is waited for is not in this store: it was deleted, or its parent was imported without it.
+pub(crate) fn is_missing(store: &Store, parent: &InstanceId, child: &str) -> Result<bool> {
+    let Ok(instance) = InstanceId::internal(child) else {
+        return Ok(true);
+    };
+    let sender = store.namespace(parent);
+    let starts = |outgoing: &Outgoing| outgoing.to == child && outgoing.parcel.starts().is_some();
+    if is_on_its_way(&sender, &*store.snapshot(sender.shard())?, starts)? {
+        return Ok(false);
+    }
+    let namespace = store.namespace(&instance);
+    let snapshot = store.snapshot(namespace.shard())?;
+    Ok(namespace.get::<State>(&*snapshot, &Local::Meta(Meta::State))?.is_none())
+}
+
 /// What has become of a child.
 enum Found {
     /// What its parent is told about its end, once more.
@@ -55,8 +96,7 @@ fn look_for(store: &Store, parent: Farewell<'_>, entry: u64, child: &ChildState)
     };
     // In this order: what is not on its way any more has got there by now.
     let sender = store.namespace(parent.instance);
-    let starts =
-        |outgoing: &Outgoing| matches!(&outgoing.parcel, Parcel::Start { .. } if outgoing.to == child.instance);
+    let starts = |outgoing: &Outgoing| outgoing.to == child.instance && outgoing.parcel.starts().is_some();
     if is_on_its_way(&sender, &*store.snapshot(sender.shard())?, starts)? {
         return Ok(Found::Lives);
     }

@@ -138,14 +138,22 @@ impl Carrier<'_> {
             started,
             done,
             left_gate,
+            posted,
+            armed,
             ..
         } = delivery.carry(rows, blocked).await;
         telemetry::carried(done);
         for (instance, workflow) in started {
             shared.happened(&instance, &workflow, Moment::Started);
         }
+        if let Some(alarms) = shared.alarms.get() {
+            armed.iter().for_each(|(at_ms, child)| alarms.armed(*at_ms, child));
+        }
         if left_gate {
             shared.gates.left().notify_waiters();
+        }
+        if let (true, Some(courier)) = (posted, shared.courier.get()) {
+            courier.nudge();
         }
         for instance in woken {
             shared.changes.tell(&instance);

@@ -1,4 +1,4 @@
-//! The commit that ends an instance at once.
+//! The commits that end an instance without another line of its code.
 
 use crate::actor::gate;
 use crate::clock::Millis;
@@ -17,6 +17,23 @@ pub(crate) fn terminate_commit(
     store: &Store,
     instance: &InstanceId,
     reason: &str,
+    now: Millis,
+) -> Result<Option<Commit>> {
+    let failure = Failure::new(FailureKind::Terminated, reason);
+    end_commit(store, instance, (Status::Terminated, failure, Reach::Waiting), now)
+}
+
+/// The same for one that is cancelled before it has begun: it has done nothing that it could undo.
+pub(crate) fn cancel_commit(store: &Store, instance: &InstanceId, reason: &str, now: Millis) -> Result<Option<Commit>> {
+    let failure = Failure::new(FailureKind::Cancelled, reason);
+    end_commit(store, instance, (Status::Cancelled, failure, Reach::Waiting), now)
+}
+
+/// The same for one that ends like this, and whose failure reaches so far.
+pub(crate) fn end_commit(
+    store: &Store,
+    instance: &InstanceId,
+    (status, failure, reach): (Status, Failure, Reach),
     now: Millis,
 ) -> Result<Option<Commit>> {
     let namespace = store.namespace(instance);
@@ -38,9 +55,9 @@ pub(crate) fn terminate_commit(
         }
         Ok(())
     })?;
-    let failure = Failure::new(FailureKind::Terminated, reason);
+    let reason = failure.message.clone();
     let state = State {
-        status: Status::Terminated,
+        status,
         revision: before.revision + 1,
         alarm_at_ms: None,
         updated_at_ms: now,
@@ -62,8 +79,8 @@ pub(crate) fn terminate_commit(
         run: before.run,
         now,
     };
-    let told = farewell.to_parent(&Decided::Failed(failure), Reach::Waiting);
-    let others = farewell.to_others(&entries, reason);
+    let told = farewell.to_parent(&Decided::Failed(failure), reach);
+    let others = farewell.to_others(&entries, &reason);
     for (index, outgoing) in (0..).zip(told.into_iter().chain(others)) {
         commit.post(&namespace, state.revision, index, &outgoing);
     }

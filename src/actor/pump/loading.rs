@@ -3,19 +3,24 @@
 use std::sync::Arc;
 
 use crate::actor::attempts::{Attempts, Lane};
+use crate::actor::pump::gate::EndsAtGate;
 use crate::actor::pump::{Pump, Stopped};
 use crate::actor::{gate, load, start};
+use crate::clock::Millis;
 use crate::engine::Execution;
 use crate::storage::key::Arrival;
-use crate::storage::record::{Stand, State, Status};
-use crate::storage::{Commit, Condition};
+use crate::storage::record::{Outgoing, Stand, State, Status};
 
 /// What became of reading an instance.
 #[expect(clippy::large_enum_variant, reason = "it lives for a moment")]
 pub(super) enum Loading {
     Runs(Execution),
-    /// It has to come to its gate first.
-    Comes(State),
+    /// It has to come to its gate first, in time for its deadline.
+    Comes(State, Option<Millis>),
+    /// It ends before it was its turn.
+    Ends(EndsAtGate),
+    /// Its children ended where it was exported from.
+    Missed(State, Vec<Outgoing>),
     /// There is nothing to run.
     Rests,
 }
@@ -31,7 +36,9 @@ impl Pump<'_> {
         if status.is_terminal() || status == Status::Quarantined {
             return Ok(Loading::Rests);
         }
-        if start::begins_later(&state, self.shared.clock.now_ms()) {
+        self.flow = gate::flow(&self.namespace, &*snapshot)?;
+        let waits = matches!(gate::stand(&self.flow), Some(Stand::Waits { .. }));
+        if !waits && start::begins_later(&state, self.shared.clock.now_ms()) {
             self.arm(state.alarm_at_ms);
             return Ok(Loading::Rests);
         }
@@ -55,11 +62,14 @@ impl Pump<'_> {
                 known: definition.version,
             });
         }
-        self.flow = gate::flow(&self.namespace, &*snapshot)?;
         match gate::stand(&self.flow) {
-            Some(Stand::Outside) => return Ok(Loading::Comes(loaded.state)),
-            Some(Stand::Waits { .. }) => return Ok(Loading::Rests),
+            Some(Stand::Outside) => return Ok(Loading::Comes(loaded.state, loaded.origin.deadline_at_ms)),
+            Some(Stand::Waits { .. }) => return Ok(self.waits_or_ends(&loaded, &definition.policy)),
             Some(Stand::Inside { .. }) | None => {}
+        }
+        let missed = self.what_it_missed(&loaded)?;
+        if !missed.is_empty() {
+            return Ok(Loading::Missed(loaded.state, missed));
         }
         self.workflow = Arc::from(loaded.origin.workflow.as_str());
         let lane = Lane {
@@ -88,37 +98,8 @@ impl Pump<'_> {
         let codecs = self.shared.store.codecs().clone();
         let bounds = definition.bounds(self.shared.config.bounds);
         let namespace = self.namespace.clone();
-        Ok(Loading::Runs(Execution::new(
-            namespace, loaded, definition, codecs, bounds,
-        )))
-    }
-
-    /// The instance has to pass a gate and has not come to it: it does now, and goes on when it is let in.
-    pub(super) async fn come_to_gate(&mut self, before: State) -> Result<(), Stopped> {
-        let namespace = self.namespace.clone();
-        let state = State {
-            revision: before.revision + 1,
-            alarm_at_ms: None,
-            updated_at_ms: self.shared.clock.now_ms(),
-            ..before.clone()
-        };
-        let coming = self.shared.store.submit_delivery(namespace.shard(), |arrivals| {
-            let mut commit = Commit::new(namespace.shard());
-            commit
-                .require(Condition::Current(self.activation.clone()))
-                .require(Condition::Revision(namespace.instance().clone(), before.revision))
-                .set_state(&namespace, before.alarm_at_ms, &state)
-                .set_runnable(&namespace, None)
-                .seen(self.seen);
-            let (store, flow) = (&self.shared.store, &self.flow);
-            gate::come(store, &mut commit, &namespace, flow, state.revision, || {
-                arrivals.next_place()
-            });
-            commit
-        });
-        coming.await?.durable().await?;
-        self.shared.changes.tell(namespace.instance());
-        self.nudge_courier();
-        Ok(())
+        let mut execution = Execution::new(namespace, loaded, definition, codecs, bounds);
+        execution.runs_with(self.flow.gate.as_ref().map(|gate| gate.key.clone()));
+        Ok(Loading::Runs(execution))
     }
 }

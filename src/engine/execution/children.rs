@@ -2,12 +2,15 @@
 
 use crate::clock::Millis;
 use crate::engine::derived;
+use crate::engine::error::Misuse;
 use crate::engine::execution::Execution;
 use crate::engine::farewell::Farewell;
 use crate::engine::request::{ChildRequest, OutsideRequest, Until};
 use crate::limits::{CHILDREN_OPEN_MAX, CLOSED_AT_ONCE_MAX};
 use crate::location::Location;
-use crate::storage::record::{ChildState, Decided, EntryKind, Failure, FailureKind, Origin, Parcel, Parent, Reach};
+use crate::storage::record::{
+    ChildState, ClosePolicy, Decided, EntryKind, Failure, FailureKind, Flow, InvalidGate, Origin, Parcel, Parent, Reach,
+};
 
 impl Execution {
     /// Begins a child, in the commit that records it. One that is recorded was started before.
@@ -20,9 +23,11 @@ impl Execution {
             ..
         } = request;
         let (instance, awaited) = (state.instance.clone(), state.awaited);
-        if self.undecided.len() >= CHILDREN_OPEN_MAX && !self.is_recorded(&location) {
-            let message = format!("an instance has at most {CHILDREN_OPEN_MAX} children at a time");
-            let decided = Some(Decided::Failed(Failure::new(FailureKind::Limit, message)));
+        if let Some(refused) = self
+            .refuses_child(&state, &manner.flow)
+            .filter(|_| !self.is_recorded(&location))
+        {
+            let decided = Some(Decided::Failed(refused));
             self.finished
                 .push((location, EntryKind::Child(ChildState { decided, ..state })));
             return;
@@ -48,7 +53,21 @@ impl Execution {
             awaited: awaited || manner.tells_its_end,
         });
         let bytes = input.bytes.len();
-        self.outbox.put(instance, bytes, Parcel::Start { origin, input });
+        self.outbox
+            .put(instance, bytes, Parcel::start(origin, input, manner.flow));
+    }
+
+    /// Why a child is not begun: there are too many, or it would wait for ever for the one who waits for it.
+    fn refuses_child(&self, child: &ChildState, flow: &Flow) -> Option<Failure> {
+        if self.undecided.len() >= CHILDREN_OPEN_MAX {
+            let message = format!("an instance has at most {CHILDREN_OPEN_MAX} children at a time");
+            return Some(Failure::new(FailureKind::Limit, message));
+        }
+        // One that is abandoned goes on when its parent has left.
+        let waited_for = child.awaited && child.close != ClosePolicy::Abandon;
+        let gate = flow.gate.as_ref().filter(|gate| waited_for && gate.limit == 1)?;
+        let own = self.gate.as_ref() == Some(&gate.key);
+        own.then(|| Misuse::from(InvalidGate::Own(gate.key.clone())).into())
     }
 
     pub(super) fn is_recorded(&self, location: &Location) -> bool {

@@ -160,11 +160,7 @@ impl Execution {
 
     /// How far the failure of this instance reaches. That it was asked to end is no failure of its own.
     fn reach(&self, status: Status) -> Reach {
-        match (status, self.definition.policy.strategy_of_all()) {
-            (Status::Failed | Status::Compensated, Strategy::Cascade) => Reach::Parent,
-            (Status::Failed | Status::Compensated, Strategy::Ignore) => Reach::Nobody,
-            _ => Reach::Waiting,
-        }
+        self.definition.policy.reach(status)
     }
 
     /// What was done is undone as far as it goes: the instance begins again, or it has failed.
@@ -264,8 +260,9 @@ impl Execution {
             crashed: InFlight::default(),
         };
         let (definition, codecs, bounds) = (self.definition.clone(), self.codecs.clone(), self.facts.bounds);
-        let nudge = self.nudge.take();
+        let (nudge, gate) = (self.nudge.take(), self.gate.take());
         *self = Self::new(self.namespace.clone(), loaded, &definition, codecs, bounds);
+        self.gate = gate;
         if let Some(nudge) = nudge {
             self.tell_of_wakes(nudge);
         }

@@ -3,7 +3,7 @@
 use crate::clock::Millis;
 use crate::engine::bounds::Exceeded;
 use crate::engine::execution::Execution;
-use crate::engine::journal::Looked;
+use crate::engine::journal::{Journal, Looked};
 use crate::engine::request::{OutsideRequest, PublishRequest, Until};
 use crate::engine::topic::{Event, Note, Waiter, is_topic, topic_of};
 use crate::ids::MessageId;
@@ -51,8 +51,12 @@ impl Execution {
         let id = self.derive(&location, "wait");
         let begun = self.begin_outside(location.clone(), OutsideRequest { kind, until }, now);
         self.undecided.is_for_event(&location);
-        if let Some(entry) = begun {
-            let waiter = self.waiter(self.state.run, entry);
+        // A copy that was imported stands in no list here: the topic that was told is that of the original. It is told
+        // whenever the copy comes to memory, which is once too often and does no harm.
+        let is_copy = self.origin.seed.is_some();
+        let again = || self.journal.lock().entries.get(&location).map(|entry| entry.id);
+        if let Some(entry) = begun.or_else(|| is_copy.then(again).flatten()) {
+            let waiter = self.waiter(Journal::began_in(entry), entry);
             self.tell_topic(topic_of(topic).as_str(), id, &Note::Waits(waiter), now);
         }
     }

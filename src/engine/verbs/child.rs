@@ -20,7 +20,7 @@ use crate::engine::workflow::{Accepts, IntoWorkflow, Workflow};
 use crate::ids::{InstanceId, InvalidId};
 use crate::location::Location;
 use crate::storage::payload::Payload;
-use crate::storage::record::{ChildState, ClosePolicy, Content, Decided, EntryKind, Failure, Reach};
+use crate::storage::record::{ChildState, ClosePolicy, Content, Decided, EntryKind, Failure, Flow, Priority, Reach};
 
 /// A child that is not started yet: await it for its result, or [`start`](Child::start) it for a handle.
 #[must_use = "a child is started when it is awaited"]
@@ -30,6 +30,7 @@ pub struct Child<W> {
     id: Option<Result<InstanceId, InvalidId>>,
     input: Result<Payload, Failure>,
     close: ClosePolicy,
+    flow: Flow,
     /// How it is undone, until it is asked for.
     undo: Cell<Option<Undo>>,
     workflow: PhantomData<fn() -> W>,
@@ -76,6 +77,7 @@ impl<W> Ctx<W> {
             id: None,
             input: input.and_then(|input| fits(&input).map(|()| input)),
             close: ClosePolicy::default(),
+            flow: Flow::default(),
             undo: Cell::new(None),
             workflow: PhantomData,
             call_site: std::panic::Location::caller(),
@@ -95,6 +97,33 @@ impl<W: Workflow> Child<W> {
     /// What becomes of it when nobody waits for it any more. [`ClosePolicy::Cancel`] unless set.
     pub fn close(mut self, close: ClosePolicy) -> Self {
         self.close = close;
+        self
+    }
+
+    /// With at most so many instances of this key running at once, whoever starts them: until it is its turn it is pending.
+    /// See [`Start::at_most`](crate::Start::at_most).
+    ///
+    /// A parent that runs with a key itself keeps its place while it waits for a child. So one that waits for a child with
+    /// the same key may wait for ever, as two do who each wait for the other's place; where that is certain, with a limit of
+    /// one, the child fails instead.
+    ///
+    /// ```
+    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # #[derive(Clone, Copy)] struct Import; impl Workflow for Import {
+    /// #     const NAME: &'static str = "import"; type Input = String; type Output = u64;
+    /// #     async fn run(_: Ctx<Self>, _: String) -> Result<u64> { ok(7) } }
+    /// # async fn example<W>(ctx: Ctx<W>) -> Result<()> {
+    /// let rows = ctx.child(Import, "a.csv".to_owned()).at_most(1, "customer-7").await?;
+    /// # ok(()) }
+    /// ```
+    pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
+        self.flow.at_most(limit, key);
+        self
+    }
+
+    /// Before or after others that wait for the same place, for all that it does.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.flow.priority = priority;
         self
     }
 
@@ -174,6 +203,7 @@ impl<W: Workflow> Child<W> {
     }
 
     fn request(&self, input: &Payload, awaited: bool) -> Result<Request, Misuse> {
+        self.flow.check()?;
         let close = if awaited { self.close } else { ClosePolicy::Abandon };
         Ok(Request::Child(ChildRequest {
             state: self.state(awaited, close)?,
@@ -182,6 +212,7 @@ impl<W: Workflow> Child<W> {
             input: input.clone(),
             manner: Manner {
                 deadline: W::policy().deadline,
+                flow: self.flow.clone(),
                 ..Manner::default()
             },
             undo: self.undo.take(),

@@ -15,6 +15,8 @@ pub(super) struct Begun {
     /// When it begins, if that is later.
     pub(super) begin_at_ms: Option<Millis>,
     pub(super) at_gate: bool,
+    /// When its time is over, if it waits for its turn until then.
+    pub(super) deadline_at_ms: Option<Millis>,
 }
 
 impl Begun {
@@ -22,9 +24,12 @@ impl Begun {
     pub(super) fn telling(self) -> impl FnOnce(&Arc<Shared>) + Send + 'static {
         move |shared| {
             shared.happened(&self.instance, &self.workflow, Moment::Started);
-            match (self.begin_at_ms, shared.alarms.get()) {
-                (Some(at), Some(alarms)) => alarms.armed(at, &self.instance),
-                _ => shared.directory.wake(&self.instance),
+            let at = self.begin_at_ms.or(self.deadline_at_ms.filter(|_| self.at_gate));
+            if let (Some(at), Some(alarms)) = (at, shared.alarms.get()) {
+                alarms.armed(at, &self.instance);
+            }
+            if self.begin_at_ms.is_none() {
+                shared.directory.wake(&self.instance);
             }
             self.nudge_courier(shared);
             shared.changes.tell(&self.instance);

@@ -4,25 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::engine::Definition;
 use crate::handle::{Crowded, Error, Result};
-use crate::limits::{CROWD_MAX, GATE_LIMIT_MAX, NAME_BYTES_MAX, TAG_BYTES_MAX, TAGS_MAX};
-use crate::storage::record::Gate;
+use crate::limits::{CROWD_MAX, TAG_BYTES_MAX, TAGS_MAX};
+use crate::storage::record::Flow;
 
-pub(super) fn check_gate(gate: Option<&Gate>) -> Result<()> {
-    let Some(Gate { key, limit, .. }) = gate else {
-        return Ok(());
-    };
-    if !(1..=NAME_BYTES_MAX).contains(&key.len()) {
-        let length = key.len();
-        return Err(Error::Gate(format!(
-            "the key has 1 to {NAME_BYTES_MAX} bytes, this one has {length}"
-        )));
-    }
-    if !(1..=GATE_LIMIT_MAX).contains(limit) {
-        return Err(Error::Gate(format!(
-            "the limit is 1 to {GATE_LIMIT_MAX}, this one is {limit}"
-        )));
-    }
-    Ok(())
+pub(in crate::handle) fn check_flow(flow: &Flow) -> Result<()> {
+    flow.check().map_err(|invalid| Error::Gate(invalid.to_string()))
 }
 
 pub(super) fn check_crowd(crowd: Option<(usize, Crowded)>) -> Result<()> {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::duration::InvalidDuration;
 use crate::handle::{Crowded, Existing};
-use crate::storage::record::{Flow, Gate, Stand};
+use crate::storage::record::Flow;
 
 /// What can be set of a start, whether its types are known or not.
 pub(in crate::handle) struct Options {
@@ -34,10 +34,5 @@ impl Options {
             flow: Flow::default(),
             crowd: None,
         }
-    }
-
-    pub(in crate::handle) fn at_most(&mut self, limit: u32, key: String) {
-        let stand = Stand::Outside;
-        self.flow.gate = Some(Gate { key, limit, stand });
     }
 }

@@ -7,7 +7,7 @@ use crate::clock::{Millis, Stopwatch, wall_ms, whole_ms};
 use crate::handle::exclusive::Decision;
 use crate::handle::look::{self, Seen};
 use crate::handle::start::begun::Begun;
-use crate::handle::start::check::{check_crowd, check_gate, check_tags, check_version};
+use crate::handle::start::check::{check_crowd, check_flow, check_tags, check_version};
 use crate::handle::start::crowd::{self, Passed};
 use crate::handle::start::{Crowded, Existing, Options};
 use crate::handle::{AnyHandle, Error, Result, size, wait};
@@ -42,7 +42,7 @@ impl Starting {
             return Err(Error::Unregistered(workflow.to_owned()));
         }
         check_tags(&options.tags)?;
-        check_gate(options.flow.gate.as_ref())?;
+        check_flow(&options.flow)?;
         check_crowd(options.crowd)?;
         size::check_input(shared, workflow, &input)?;
         let instance = match &options.id {
@@ -201,6 +201,7 @@ impl Starting {
             workflow: self.origin.workflow.clone(),
             begin_at_ms: self.begin_at_ms,
             at_gate: self.flow.gate.is_some(),
+            deadline_at_ms: self.origin.deadline_at_ms,
         }
     }
 

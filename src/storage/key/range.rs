@@ -1,8 +1,8 @@
 //! Prefixes and ranges: where a family of keys begins and ends.
 
 use super::{
-    ALARM, ANSWERS, ATTEMPTS, DEAD, DEDUP, EMITTED, GATE, INBOX, INDEX, META, NAMES, NAMESPACE, OUTBOX, PUBLISHED,
-    RUNNABLE, TOMBSTONE, put,
+    ALARM, ANSWERS, ATTEMPTS, DEAD, DEDUP, EMITTED, GATE, INBOX, INDEX, META, NAMES, NAMESPACE, OUTBOX, PLACED,
+    PUBLISHED, RUNNABLE, TOMBSTONE, put,
 };
 use crate::ids::Shard;
 use crate::limits::KEY_BYTES_MAX;
@@ -130,7 +130,9 @@ pub(crate) fn territory(shard: Shard, shards: u16) -> Vec<Vec<u8>> {
         prefix
     };
     let mut cuts = vec![if shard.0 == 0 { Vec::new() } else { prefix(shard.0) }];
-    let families = [NAMESPACE, ALARM, INDEX, DEDUP, RUNNABLE, OUTBOX, DEAD, TOMBSTONE, GATE];
+    let families = [
+        NAMESPACE, ALARM, INDEX, DEDUP, RUNNABLE, OUTBOX, DEAD, TOMBSTONE, GATE, PLACED,
+    ];
     cuts.extend(families.map(|number| family(shard, number).0));
     cuts.push(if shard.0 + 1 < shards {
         prefix(shard.0 + 1)

@@ -63,6 +63,7 @@ fn golden_bytes() {
             Key::Gate(Shard(7), name("k"), Arrival { epoch: 1, number: 2 }, name("a")),
             "1507 150e 026b00 1501 1502 026100",
         ),
+        (Key::Placed(Shard(7), name("k"), name("a")), "1507 150f 026b00 026100"),
     ];
     for (key, golden) in cases {
         let golden = golden.replace(' ', "");
@@ -170,6 +171,7 @@ fn arb_key() -> impl Strategy<Value = Key<'static>> {
         (shard(), arb_id(), arb_number(), arb_number(), arb_id()).prop_map(|(shard, gate, epoch, number, id)| {
             Key::Gate(shard, gate.into(), Arrival { epoch, number }, id.into())
         }),
+        (shard(), arb_id(), arb_id()).prop_map(|(shard, gate, id)| Key::Placed(shard, gate.into(), id.into())),
     ]
 }
 

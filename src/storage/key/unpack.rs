@@ -9,7 +9,7 @@ use foundationdb_tuple::{Element, unpack};
 
 use super::{
     ALARM, ANSWERS, ATTEMPTS, Arrival, DEAD, DEDUP, EMITTED, GATE, HISTORY, INBOX, INDEX, InvalidKey, Key, Local, META,
-    Meta, NAMES, NAMESPACE, OUTBOX, POSITION, PUBLISHED, RUNNABLE, TOMBSTONE,
+    Meta, NAMES, NAMESPACE, OUTBOX, PLACED, POSITION, PUBLISHED, RUNNABLE, TOMBSTONE,
 };
 use crate::ids::Shard;
 use crate::limits::KEY_BYTES_MAX;
@@ -91,6 +91,9 @@ pub(super) fn in_shard(shard: Shard, family: i64, rest: &[Element<'_>]) -> Resul
                 number: unsigned(number)?,
             };
             Key::Gate(shard, owned(gate), place, owned(instance))
+        }
+        (PLACED, [Element::String(gate), Element::String(instance)]) => {
+            Key::Placed(shard, owned(gate), owned(instance))
         }
         _ => return Err(InvalidKey(format!("family {family} has another shape"))),
     })

@@ -20,7 +20,7 @@ use crate::storage::operations::line::{EXPORT, Header, Owner, RowKey, RowLine, S
 use crate::storage::operations::of_store;
 use crate::storage::operations::schema::schema;
 use crate::storage::operations::walk::{Instances, Row, Walk, first_key};
-use crate::storage::record::{Origin, Outgoing, Parcel, Secret, State};
+use crate::storage::record::{Origin, Outgoing, Secret, State};
 use crate::storage::store::Store;
 use crate::storage::value::{self, Record};
 
@@ -241,7 +241,7 @@ fn without_secret(key: &Key<'_>, row: &Row) -> Result<Option<Vec<u8>>> {
         }
         Key::Outbox(..) => {
             let mut outgoing: Outgoing = decode(&row.key, &row.value)?;
-            let Parcel::Start { origin, .. } = &mut outgoing.parcel else {
+            let Some(origin) = outgoing.parcel.starts_mut() else {
                 return Ok(None);
             };
             // It has drawn nothing yet.

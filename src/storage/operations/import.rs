@@ -39,7 +39,9 @@ use crate::storage::operations::reader::{Lines, bad};
 use crate::storage::operations::schema::schema;
 use crate::storage::operations::walk::{Look, Row, first_key, look};
 use crate::storage::operations::writer::{Slices, content};
-use crate::storage::record::{Flow, Importing, Origin, Outgoing, Parcel, Runnable, Secret, Seen, Stand, State};
+use crate::storage::record::{
+    Entry, EntryKind, Flow, Importing, Origin, Outgoing, Parcel, Runnable, Secret, Seen, Stand, State,
+};
 use crate::storage::store::{Parts, Store, shard_of};
 use crate::storage::value::{self, Envelope};
 
@@ -198,6 +200,8 @@ struct Current {
     input: bool,
     /// Whether it has to pass a gate, and comes to that of this store: the file of one instance has no places.
     gated: bool,
+    /// Whether others owe it something: they know of the original, and it has to ask them anew.
+    owed: bool,
     /// Whether it stands at a gate, so that its place has to be in the file.
     stands: bool,
 }
@@ -274,6 +278,9 @@ impl Import<'_> {
             self.standing.has_place(instance);
         }
         self.imported.rows += 1;
+        if let Some(placed) = of_store::placed(&key) {
+            self.write(shard, &placed)?;
+        }
         self.write(shard, &row)
     }
 
@@ -316,6 +323,9 @@ impl Import<'_> {
                 }
             }
             Key::Instance(_, _, Local::Meta(Meta::Input)) => current.input = true,
+            Key::Instance(_, _, Local::History(_)) => {
+                current.owed |= decode::<Entry>(&row)?.is_some_and(|it| is_owed(&it))
+            }
             Key::Instance(_, _, Local::Meta(Meta::Flow)) => {
                 if let Some(flow) = decode::<Flow>(&row)?
                     && let Some(gate) = &flow.gate
@@ -337,7 +347,7 @@ impl Import<'_> {
             }
             Key::Outbox(..) if matches!(self.scope, Scope::Instance(_)) => {
                 if let Some(mut outgoing) = decode::<Outgoing>(&row)?
-                    && let Parcel::Start { origin, .. } = &mut outgoing.parcel
+                    && let Some(origin) = outgoing.parcel.starts_mut()
                 {
                     origin.secret = Secret::draw(&*self.chance);
                     row.value = value::encode(&row.key, &outgoing);
@@ -384,6 +394,7 @@ impl Import<'_> {
             origin: None,
             input: false,
             gated: false,
+            owed: false,
             stands: false,
         });
         Ok(())
@@ -398,6 +409,9 @@ impl Import<'_> {
             return bad(&format!("instance {} ends without state, origin or input", current.id));
         }
         self.imported.instances += 1;
+        if let (Scope::Instance(_), Some(origin)) = (&self.scope, &current.origin) {
+            self.let_parent_look(origin)?;
+        }
         if current.state.is_some_and(|state| state.status.is_terminal()) {
             return Ok(());
         }
@@ -407,13 +421,42 @@ impl Import<'_> {
             }
             return Ok(());
         }
-        let Some(origin) = current.origin.filter(|_| current.gated) else {
+        let Some(origin) = current.origin.filter(|_| current.gated || current.owed) else {
             return Ok(());
         };
-        let shard = shard_of(current.id.as_str(), self.parts.header.shards);
-        let key = Key::Runnable(shard, current.id.as_str().into()).pack();
-        let value = value::encode(&key, &Runnable::new(origin.workflow, 0));
+        self.let_run(current.id.as_str(), &origin.workflow)
+    }
+
+    /// Has an instance looked after when the store is opened.
+    fn let_run(&mut self, instance: &str, workflow: &str) -> Result<()> {
+        let shard = shard_of(instance, self.parts.header.shards);
+        let key = Key::Runnable(shard, instance.into()).pack();
+        let value = value::encode(&key, &Runnable::new(workflow, 0));
         self.write(shard, &Row { key, value })
+    }
+
+    /// Has the parent of a child that was imported looked after, if it was imported before: the child may have ended, and
+    /// have told the original.
+    fn let_parent_look(&mut self, child: &Origin) -> Result<()> {
+        let Some(parent) = child.parent.as_ref().filter(|parent| parent.awaited) else {
+            return Ok(());
+        };
+        let shard = shard_of(&parent.instance, self.parts.header.shards);
+        let snapshot = self.parts.engine.snapshot(shard)?;
+        let meta = |fact| Key::Instance(shard, parent.instance.as_str().into(), Local::Meta(fact));
+        let (state, origin) = (
+            look(&*snapshot, &meta(Meta::State))?,
+            look(&*snapshot, &meta(Meta::Origin))?,
+        );
+        let (Look::Found(State { status, .. }), Look::Found(Origin { workflow, seed, .. })) = (state, origin) else {
+            return Ok(());
+        };
+        let key = Key::Runnable(shard, parent.instance.as_str().into());
+        let runs = !matches!(look::<Runnable>(&*snapshot, &key)?, Look::Missing);
+        if seed.is_none() || status.is_terminal() || runs {
+            return Ok(());
+        }
+        self.let_run(&parent.instance, &workflow)
     }
 
     /// Makes everything durable, and the store whole.
@@ -424,6 +467,15 @@ impl Import<'_> {
         header.arrivals_above = header.arrivals_above.max(self.arrivals_above);
         self.parts.write_header()?;
         Ok(self.imported)
+    }
+}
+
+/// Whether somebody else has to be asked anew for what an entry waits for: a topic, or a child.
+fn is_owed(entry: &Entry) -> bool {
+    match &entry.kind {
+        EntryKind::Event { decided, .. } => decided.is_none(),
+        EntryKind::Child(child) => child.awaited && child.decided.is_none() && !child.closed,
+        _ => false,
     }
 }
 
@@ -440,7 +492,8 @@ fn comes_to_a_gate(row: &Row) -> Result<Option<Option<Arrival>>> {
 fn rank(key: &Key<'_>) -> u8 {
     match key {
         Key::Instance(_, _, Local::Meta(Meta::State)) => 2,
-        Key::Store | Key::Position(_) | Key::Instance(..) | Key::Dead(..) | Key::Tombstone(..) | Key::Gate(..) => 0,
+        Key::Store | Key::Position(_) | Key::Instance(..) | Key::Dead(..) | Key::Tombstone(..) => 0,
+        Key::Gate(..) | Key::Placed(..) => 0,
         Key::Dedup(..) | Key::Outbox(..) => 1,
         Key::Alarm(..) => 3,
         Key::Index(..) => 4,

@@ -186,7 +186,7 @@ impl RowKey {
     pub(super) fn of(key: &Key<'_>) -> Option<Self> {
         let id = |id: &str| InstanceId::internal(id).ok().map(Owner);
         Some(match key {
-            Key::Store | Key::Position(_) => return None,
+            Key::Store | Key::Position(_) | Key::Placed(..) => return None,
             Key::Instance(_, instance, local) => Self::of_local(id(instance)?, local),
             Key::Alarm(_, at_ms, instance) => Self::Alarm {
                 instance: id(instance)?,

@@ -13,7 +13,7 @@ use crate::storage::engine::Snapshot;
 use crate::storage::error::{Error, Result};
 use crate::storage::key::{self, Key, Local, Meta};
 use crate::storage::operations::walk::{Look, Row, Walk, look};
-use crate::storage::record::{DeadLetter, Flow, Gate, Origin, Runnable, Stand};
+use crate::storage::record::{DeadLetter, Flow, Gate, Origin, Runnable, Seen, Stand};
 use crate::storage::store::{Parts, shard_of};
 use crate::storage::value::{self, Record};
 
@@ -146,6 +146,16 @@ impl Standing {
         }
         Ok(rows)
     }
+}
+
+/// Says which place an instance has, if that is what a key is about. It is made anew and is in no export.
+pub(super) fn placed(key: &Key<'_>) -> Option<Row> {
+    let Key::Gate(shard, gate, at, instance) = key else {
+        return None;
+    };
+    let (epoch, number) = (at.epoch, at.number);
+    let placed = Key::Placed(*shard, gate.clone(), instance.clone());
+    Some(row(&placed, &Seen { epoch, number }))
 }
 
 /// How an instance is let in that has not come to its gate.

@@ -44,6 +44,7 @@ pub(super) fn schema(key: &Key<'_>) -> Schema {
         Key::Dead(..) => Schema::of::<DeadLetter>(),
         Key::Tombstone(..) => Schema::of::<Tombstone>(),
         Key::Gate(..) => Schema::of::<AtGate>(),
+        Key::Placed(..) => Schema::of::<Seen>(),
     }
 }
 

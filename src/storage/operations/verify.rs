@@ -306,6 +306,7 @@ fn owner<'a>(key: &'a Key<'_>) -> Option<&'a str> {
         | Key::Runnable(_, instance)
         | Key::Outbox(_, instance, ..)
         | Key::Tombstone(_, instance)
-        | Key::Gate(.., instance) => Some(instance),
+        | Key::Gate(.., instance)
+        | Key::Placed(.., instance) => Some(instance),
     }
 }

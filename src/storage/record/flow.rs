@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::{GATE_LIMIT_MAX, NAME_BYTES_MAX};
 use crate::storage::key::Arrival;
 use crate::storage::value::Record;
 
@@ -49,6 +50,49 @@ pub struct Flow {
 impl Record for Flow {
     const TYPE: u8 = 27;
     const NAME: &'static str = "flow";
+}
+
+impl Flow {
+    /// Says that at most so many with this key run at once.
+    pub(crate) fn at_most(&mut self, limit: u32, key: impl Into<String>) {
+        let (key, stand) = (key.into(), Stand::Outside);
+        self.gate = Some(Gate { key, limit, stand });
+    }
+
+    /// Refuses a key that is none, and a limit that is none.
+    pub(crate) fn check(&self) -> Result<(), InvalidGate> {
+        let Some(Gate { key, limit, .. }) = &self.gate else {
+            return Ok(());
+        };
+        if !(1..=NAME_BYTES_MAX).contains(&key.len()) {
+            return Err(InvalidGate::Key { length: key.len() });
+        }
+        if !(1..=GATE_LIMIT_MAX).contains(limit) {
+            return Err(InvalidGate::Limit { limit: *limit });
+        }
+        Ok(())
+    }
+}
+
+/// Why nobody could pass a gate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InvalidGate {
+    #[error("the key has 1 to {NAME_BYTES_MAX} bytes, this one has {length}")]
+    Key { length: usize },
+    #[error("the limit is 1 to {GATE_LIMIT_MAX}, this one is {limit}")]
+    Limit { limit: u32 },
+    #[error(
+        "the child would wait for its parent, which runs with the same key `{0}` and waits for it; let it go with \
+         `detach`, or give it another key"
+    )]
+    Own(String),
+}
+
+impl InvalidGate {
+    /// The stable code of this error.
+    pub(crate) fn code(&self) -> &'static str {
+        "ES0431"
+    }
 }
 
 /// A gate that an instance has to pass: at most so many with the same key run at once.

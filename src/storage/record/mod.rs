@@ -17,6 +17,7 @@ pub use entry::{
     EntryKind, LoopState, Message, Name, Reach, Retained,
 };
 pub use failure::{Failure, FailureDetails, FailureKind};
+pub(crate) use flow::InvalidGate;
 pub use flow::{AtGate, Flow, Gate, Priority, Stand};
 pub use instance::{Emitted, Hold, Input, Origin, Output, Parent, Published, Secret, State, Status};
 pub use row::{Alarm, Closing, DeadLetter, IndexRow, Outgoing, Parcel, Runnable, Seen, Tombstone};

@@ -6,7 +6,7 @@ use crate::clock::Millis;
 use crate::ids::MessageId;
 use crate::storage::key::Arrival;
 use crate::storage::payload::Payload;
-use crate::storage::record::{Message, Origin, State, Status};
+use crate::storage::record::{Flow, Message, Origin, State, Status};
 use crate::storage::value::Record;
 
 /// An alarm. Everything that it says is in its key; the revision tells a stale one.
@@ -179,6 +179,41 @@ pub enum Parcel {
         /// Its place, if it is known.
         place: Option<Arrival>,
     },
+    /// The start of a child that is let in in a way of its own.
+    StartWith {
+        /// What is settled when it begins.
+        origin: Origin,
+        /// What it is started with.
+        input: Payload,
+        /// How it is let in. It has not come to its gate yet.
+        flow: Flow,
+    },
+}
+
+impl Parcel {
+    /// The start of a child that is let in like this.
+    pub(crate) fn start(origin: Origin, input: Payload, flow: Flow) -> Self {
+        if flow == Flow::default() {
+            return Self::Start { origin, input };
+        }
+        Self::StartWith { origin, input, flow }
+    }
+
+    /// Who is started, if somebody is.
+    pub(crate) fn starts(&self) -> Option<&Origin> {
+        match self {
+            Self::Start { origin, .. } | Self::StartWith { origin, .. } => Some(origin),
+            _ => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn starts_mut(&mut self) -> Option<&mut Origin> {
+        match self {
+            Self::Start { origin, .. } | Self::StartWith { origin, .. } => Some(origin),
+            _ => None,
+        }
+    }
 }
 
 /// A child that is told to end.

@@ -374,7 +374,12 @@ fn records_beside_the_namespaces() {
     let (priority, key) = (Priority::High, gate);
     let stand = Stand::Inside { place };
     let gate = Some(Gate { key, limit, stand });
-    golden(&Flow { priority, gate }, &format!("02 01 016b 03000000 02 {at}"));
+    let flow = Flow { priority, gate };
+    golden(&flow, &format!("02 01 016b 03000000 02 {at}"));
+    let (origin, input) = (Origin::new("w", 2, 3, 4), payload());
+    let started = "0177 02000000 0300000000000000 00000000000000000000000000000004 00 00 00 00 07000000 04 63616263";
+    let with = format!("05 {started} 02 01 016b 03000000 02 {at}");
+    outgoing(Parcel::start(origin, input, flow), &with);
     let (message, dead_letter) = (message(), true);
     outgoing(Parcel::Message { message, dead_letter }, &format!("00 {MESSAGE} 01"));
 }

@@ -11,7 +11,7 @@ use crate::clock::{Clock, Millis};
 use crate::engine::schedule::{Diary, Plan, Schedule, Terms, schedule_of};
 use crate::engine::target::Target;
 use crate::engine::{CatchUp, Overlap, Workflow};
-use crate::storage::record::Origin;
+use crate::storage::record::{Flow, Origin};
 use crate::timing::Timing;
 
 impl World {
@@ -54,6 +54,7 @@ impl World {
             input: codecs.pack(input).expect("the input can be stored"),
             tags: Vec::new(),
             deadline: None,
+            flow: Flow::default(),
         };
         let terms = Terms {
             name: name.to_owned(),
