@@ -30,6 +30,7 @@ mod error;
 mod exclusive;
 mod export;
 mod history;
+mod later;
 mod list;
 mod look;
 mod named;

@@ -1,6 +1,6 @@
 //! What is printed: a table for people, or one JSON object a line.
 
-use crate::round::Round;
+use crate::round::{Round, median};
 
 /// The figures of one engine with one number of writers: medians of its rounds.
 #[derive(Debug)]
@@ -77,16 +77,5 @@ impl Report {
             middle.commits_per_cpu_s,
             line.limit_ratio * 100.0,
         );
-    }
-}
-
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<_> = figures.collect();
-    figures.sort_unstable_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    match figures.len() {
-        0 => f64::NAN,
-        length if length % 2 == 0 => f64::midpoint(figures[middle - 1], figures[middle]),
-        _ => figures[middle],
     }
 }

@@ -48,8 +48,8 @@ Workloads:
 
 Every figure stands beside what a bare log on the same disk does with as many
 writers, measured in turns: `of limit` is that share. `CPU us` is processor time
-for each operation, `syncs` the p50 in syncs of this disk. On a quiet machine all
-of it takes a few minutes; --quick takes seconds and proves nothing.
+for each operation, `syncs` the p50 in syncs of this disk. All of it takes a few
+minutes on a quiet machine; --quick takes seconds and proves nothing.
 
 Examples:
   everstep bench

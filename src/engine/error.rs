@@ -148,7 +148,8 @@ macro_rules! ensure {
 #[non_exhaustive]
 pub(crate) enum Misuse {
     #[error(
-        "`{path}` is used twice in the same scope, first by a {first} and then by a {second}; give each a name of its own"
+        "`{path}` is used twice in the same scope, first by a {first} and then by a {second}; give each a name of its own \
+         (an activity by `.named(..)`), or a scope, as each turn of `ctx.map` and `ctx.repeat` has"
     )]
     NameTwice {
         path: String,

@@ -1,6 +1,5 @@
 //! `runtime.debounce`: of several starts with one key, only the last becomes an instance.
 
-use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -14,13 +13,12 @@ use crate::engine::debounce::{Debounce as Behind, Wanted, waiter_of};
 use crate::engine::target::Target;
 use crate::engine::{IntoWorkflow, Workflow};
 use crate::handle::exclusive::Decision;
+use crate::handle::later::Later;
 use crate::handle::look::{self, Seen};
-use crate::handle::start::{check_flow, check_tags, check_version};
-use crate::handle::{AnyHandle, Error, Handle, Operated, Result, Waiting, history, size, wait};
+use crate::handle::{AnyHandle, Error, Handle, Operated, Result, Waiting, history, wait};
 use crate::ids::InstanceId;
 use crate::storage::key::{Local, Meta};
-use crate::storage::payload::{Payload, PayloadError};
-use crate::storage::record::{Failure, FailureKind, Flow, Input, Origin, Priority, Secret, Status};
+use crate::storage::record::{Failure, FailureKind, Input, Origin, Priority, Secret, Status};
 use crate::storage::{self, Commit, Refusal};
 use crate::ulid;
 
@@ -47,17 +45,12 @@ impl Debounce {
         input: <W::Workflow as Workflow>::Input,
     ) -> Debouncing<W::Workflow> {
         let Self { shared, key, wait } = self;
-        let input = shared.store.codecs().pack(&input);
         Debouncing {
+            later: Later::new::<W::Workflow>(&shared, &input),
             shared,
             key,
             wait,
             within: Ok(None),
-            input,
-            version: W::Workflow::VERSION,
-            tags: BTreeMap::new(),
-            deadline: Ok(None),
-            flow: Flow::default(),
             workflow: PhantomData,
         }
     }
@@ -70,11 +63,7 @@ pub struct Debouncing<W> {
     key: String,
     wait: std::result::Result<Duration, InvalidDuration>,
     within: std::result::Result<Option<Duration>, InvalidDuration>,
-    input: std::result::Result<Payload, PayloadError>,
-    version: u32,
-    tags: BTreeMap<String, String>,
-    deadline: std::result::Result<Option<Duration>, InvalidDuration>,
-    flow: Flow,
+    later: Later,
     workflow: PhantomData<fn() -> W>,
 }
 
@@ -87,19 +76,19 @@ impl<W: Workflow> Debouncing<W> {
 
     /// With a tag that listings can filter by.
     pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.tags.insert(key.into(), value.into());
+        self.later.tag(key, value);
         self
     }
 
     /// With this version of the code instead of the newest. One that this process does not have is refused.
     pub fn version(mut self, version: u32) -> Self {
-        self.version = version;
+        self.later.version(version);
         self
     }
 
     /// To be done within this time, from when it begins; after that it fails.
     pub fn deadline(mut self, deadline: impl IntoDuration) -> Self {
-        self.deadline = deadline.into_duration().map(Some);
+        self.later.deadline(deadline);
         self
     }
 
@@ -107,40 +96,23 @@ impl<W: Workflow> Debouncing<W> {
     /// begins, and not while it may still be replaced. See
     /// [`Start::at_most`](crate::Start::at_most).
     pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
-        self.flow.at_most(limit, key);
+        self.later.at_most(limit, key);
         self
     }
 
     /// It goes before or after others that wait for the same place, for all that it does.
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.flow.priority = priority;
+        self.later.priority(priority);
         self
     }
 
     /// Checks everything that can be wrong.
     fn check(self) -> Result<Waiter> {
-        let Self { shared, key, .. } = self;
-        let Some(definition) = shared.definitions.get(W::NAME) else {
-            return Err(Error::Unregistered(W::NAME.to_owned()));
-        };
-        check_tags(&self.tags)?;
-        check_flow(&self.flow)?;
-        check_version(definition, self.version)?;
-        let input = self.input.map_err(storage::Error::from)?;
-        size::check_input(&shared, definition.name, &input)?;
-        let policy = definition.policy.deadline_at_ms(0).map(Duration::from_millis);
-        let target = Target {
-            workflow: W::NAME.to_owned(),
-            version: self.version,
-            input,
-            tags: self.tags.into_iter().collect(),
-            deadline: self.deadline?.or(policy),
-            flow: self.flow,
-        };
+        let target = self.later.check(&self.shared)?;
         let (wait_ms, within_ms) = (whole_ms(self.wait?), self.within?.map(whole_ms));
-        let waiter = waiter_of(W::NAME, &key);
+        let waiter = waiter_of(W::NAME, &self.key);
         Ok(Waiter {
-            any: AnyHandle::new(shared, waiter),
+            any: AnyHandle::new(self.shared, waiter),
             target,
             wait_ms,
             within_ms,

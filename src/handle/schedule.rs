@@ -4,7 +4,6 @@ mod describe;
 mod list;
 mod operate;
 
-use std::collections::BTreeMap;
 use std::future::IntoFuture;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -15,15 +14,14 @@ use crate::actor::{self, Shared};
 use crate::clock::whole_ms;
 use crate::duration::{IntoDuration, InvalidDuration};
 use crate::engine::schedule::{Diary, Order, Outcome, Plan, Schedule as Behind, Terms, schedule_of};
-use crate::engine::target::Target;
 use crate::engine::{CatchUp, IntoWorkflow, Overlap, Workflow};
 use crate::handle::exclusive::Decision;
+use crate::handle::later::Later;
 use crate::handle::look::{self, Seen};
-use crate::handle::start::{check_flow, check_tags, check_version};
-use crate::handle::{AnyHandle, Error, Handle, Result, size, wait};
+use crate::handle::{AnyHandle, Error, Handle, Result, wait};
 use crate::ids::InstanceId;
-use crate::storage::payload::{Payload, PayloadError};
-use crate::storage::record::{Flow, Origin, Priority, Secret, Status};
+use crate::storage::payload::Payload;
+use crate::storage::record::{Origin, Priority, Secret, Status};
 use crate::storage::{self, Refusal};
 use crate::timing::{InvalidTiming, Rule, Timing};
 
@@ -52,17 +50,11 @@ impl Schedule {
     #[expect(clippy::needless_pass_by_value, reason = "what a slot is started with is gone")]
     pub fn starts<As, W: IntoWorkflow<As>>(self, _workflow: W, input: <W::Workflow as Workflow>::Input) -> Scheduling {
         let Self { shared, name, timing } = self;
-        let input = shared.store.codecs().pack(&input);
         Scheduling {
+            later: Later::new::<W::Workflow>(&shared, &input),
             shared,
             name,
             timing,
-            workflow: W::Workflow::NAME,
-            version: W::Workflow::VERSION,
-            input,
-            tags: BTreeMap::new(),
-            deadline: Ok(None),
-            flow: Flow::default(),
             overlap: Overlap::default(),
             catch_up: CatchUp::default(),
             jitter: Ok(Duration::ZERO),
@@ -76,12 +68,7 @@ pub struct Scheduling {
     shared: Arc<Shared>,
     name: String,
     timing: Timing,
-    workflow: &'static str,
-    version: u32,
-    input: std::result::Result<Payload, PayloadError>,
-    tags: BTreeMap<String, String>,
-    deadline: std::result::Result<Option<Duration>, InvalidDuration>,
-    flow: Flow,
+    later: Later,
     overlap: Overlap,
     catch_up: CatchUp,
     jitter: std::result::Result<Duration, InvalidDuration>,
@@ -110,19 +97,19 @@ impl Scheduling {
 
     /// Gives the instances a tag that listings can filter by. They all have `schedule`, with the name of the schedule.
     pub fn tag(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.tags.insert(key.into(), value.into());
+        self.later.tag(key, value);
         self
     }
 
     /// With this version of the code instead of the newest. One that this process does not have is refused.
     pub fn version(mut self, version: u32) -> Self {
-        self.version = version;
+        self.later.version(version);
         self
     }
 
     /// Each instance is to be done within this time; after that it fails.
     pub fn deadline(mut self, deadline: impl IntoDuration) -> Self {
-        self.deadline = deadline.into_duration().map(Some);
+        self.later.deadline(deadline);
         self
     }
 
@@ -130,13 +117,13 @@ impl Scheduling {
     /// slot begins. What waits there has not ended, so [`Overlap`] holds for it as for what runs. See
     /// [`Start::at_most`](crate::Start::at_most).
     pub fn at_most(mut self, limit: u32, key: impl Into<String>) -> Self {
-        self.flow.at_most(limit, key);
+        self.later.at_most(limit, key);
         self
     }
 
     /// Each goes before or after others that wait for the same place, for all that they do.
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.flow.priority = priority;
+        self.later.priority(priority);
         self
     }
 
@@ -150,28 +137,12 @@ impl Scheduling {
             let (jitter, gap) = (Duration::from_millis(jitter_ms), Duration::from_millis(gap_ms));
             return Err(InvalidTiming::Jitter { jitter, gap }.into());
         }
-        let Some(definition) = shared.definitions.get(self.workflow) else {
-            return Err(Error::Unregistered(self.workflow.to_owned()));
-        };
         // A slot adds its time to the name, and somebody who triggers one an id.
         InstanceId::new(format!("{name}-{:030}", 0))?;
         schedule_of(&name)?;
-        let mut tags = self.tags;
-        tags.insert(TAG.to_owned(), name.clone());
-        check_tags(&tags)?;
-        check_flow(&self.flow)?;
-        check_version(definition, self.version)?;
-        let input = self.input.map_err(storage::Error::from)?;
-        size::check_input(&shared, definition.name, &input)?;
-        let policy = definition.policy.deadline_at_ms(0).map(Duration::from_millis);
-        let target = Target {
-            workflow: self.workflow.to_owned(),
-            version: self.version,
-            input,
-            tags: tags.into_iter().collect(),
-            deadline: self.deadline?.or(policy),
-            flow: self.flow,
-        };
+        let mut later = self.later;
+        later.tag(TAG, name.clone());
+        let target = later.check(&shared)?;
         let terms = Terms {
             name,
             rule,

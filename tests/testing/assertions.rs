@@ -56,6 +56,35 @@ fn calls_are_counted() {
     assert_says(&report(|| nothing.assert_called("charge", 1)), &["nothing was called"]);
 }
 
+#[workflow]
+async fn reminds(ctx: Ctx<Reminds>, people: Vec<u32>) -> Result<()> {
+    for person in people {
+        ctx.run(charge, person).await?;
+    }
+    ok(())
+}
+
+/// Found by a user: an activity in a plain loop was called once and no more, and nothing in the report said that the
+/// instance had failed, why, and what to do.
+#[test]
+fn what_was_not_called_is_told_with_what_failed() {
+    let harness = Harness::new(Runtime::builder().workflow(reminds));
+    harness.start(reminds, vec![1, 2]);
+    let says = report(|| harness.assert_called("charge", 2));
+    assert_says(
+        &says,
+        &[
+            "`charge` was called 1 times, expected 2",
+            "reminds-1",
+            "`charge` is used twice in the same scope",
+            "`.named(..)`",
+            "`ctx.map`",
+        ],
+    );
+    let says = report(|| harness.assert_called_with("charge", &2_u32));
+    assert_says(&says, &["`charge` is used twice in the same scope"]);
+}
+
 #[test]
 fn completed_calls_are_counted() {
     let (harness, order) = waiting();

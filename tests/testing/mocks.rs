@@ -68,6 +68,17 @@ fn all() -> Harness {
     Harness::new(builder)
 }
 
+/// Found by a user: after a failure there could be a value and no function.
+#[test]
+fn a_stand_in_is_followed_by_any_other() {
+    let harness = all();
+    let counted = Mock::calls(|bill: Bill| ok(format!("paid {}", bill.amount)));
+    harness.mock("charge", Mock::fails("503").then(counted.taking("3s")));
+    let pays = harness.start(pays, 20);
+    assert_eq!(pays.output(), "room 7, paid 20");
+    harness.assert_called("charge", 2);
+}
+
 #[test]
 fn an_activity_is_mocked_by_name_and_its_input_is_known() {
     let harness = all();

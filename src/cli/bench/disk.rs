@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::problem::Outcome;
 use super::commits::COMMIT_BYTES;
-use super::figure::{self, Limit};
+use super::figure::Limit;
 use super::limit;
 use super::round;
 
@@ -90,6 +90,6 @@ impl Disk {
             self.file.sync_data()?;
             syncs.push((round::now() - begin).as_secs_f64() * 1e6);
         }
-        Ok(figure::median(syncs.into_iter()))
+        Ok(round::median(syncs.into_iter()))
     }
 }

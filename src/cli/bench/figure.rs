@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::round::percentile;
+use super::round::{median, percentile};
 
 /// What one turn of a workload came to.
 #[derive(Debug, Default)]
@@ -121,17 +121,5 @@ impl Figure {
             line.push_str(&format!("\n{:>6} {}: {number:.1}", "", name.replace('_', " ")));
         }
         line
-    }
-}
-
-/// The middle one; of an even number the mean of the two in the middle.
-pub(crate) fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<_> = figures.collect();
-    figures.sort_unstable_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    match figures.len() {
-        0 => f64::NAN,
-        length if length % 2 == 0 => f64::midpoint(figures[middle - 1], figures[middle]),
-        _ => figures[middle],
     }
 }

@@ -23,16 +23,16 @@ pub(crate) fn measure(measuring: &mut Measuring) -> Outcome<Vec<Figure>> {
     }
     measuring.close("w8", runtime)?;
     let micros = |took: &Duration| took.as_secs_f64() * 1e6;
-    let took_us = figure::median(turns.iter().map(|(took, _)| micros(took))).max(1.0);
+    let took_us = round::median(turns.iter().map(|(took, _)| micros(took))).max(1.0);
     let sample = Sample {
         ops: u64::from(entries),
         took: Duration::from_secs_f64(took_us / 1e6),
-        cpu: Duration::from_secs_f64(figure::median(turns.iter().map(|(_, cpu)| cpu.as_secs_f64()))),
+        cpu: Duration::from_secs_f64(round::median(turns.iter().map(|(_, cpu)| cpu.as_secs_f64()))),
         latencies: turns.iter().map(|(took, _)| *took).collect(),
     };
     // Nothing is written but the message and the end, so the limit is what a log allows to be read, and not to be synced.
     let limit = figure::Limit {
-        commits_per_s: figure::median(read_back.into_iter()),
+        commits_per_s: round::median(read_back.into_iter()),
         sync_us: f64::NAN,
     };
     let what = format!("an entry replayed, of {entries}");

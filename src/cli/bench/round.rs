@@ -104,3 +104,15 @@ pub(crate) fn percentile(sorted: &[Duration], share: f64) -> f64 {
         .or(sorted.last())
         .map_or(0.0, |latency| latency.as_secs_f64() * 1e6)
 }
+
+/// The middle one; of an even number the mean of the two in the middle.
+pub(crate) fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    match figures.len() {
+        0 => f64::NAN,
+        length if length % 2 == 0 => f64::midpoint(figures[middle - 1], figures[middle]),
+        _ => figures[middle],
+    }
+}

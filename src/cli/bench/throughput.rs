@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::super::problem::Outcome;
 use super::commits::Commits;
-use super::figure::{self, Figure, Sample};
+use super::figure::{Figure, Sample};
 use super::round::{self, Round};
 use super::workflows::{self, Go};
 use super::{Measuring, one_after_another};
@@ -53,7 +53,7 @@ pub(crate) fn instances(measuring: &mut Measuring) -> Outcome<Vec<Figure>> {
 /// What the store commits without workflows: medians of its rounds. Its share of the limit follows from that of the
 /// workflows, which were measured in the same turns.
 fn store_alone(at_once: usize, rounds: &[Round], steps_per_s: f64, limit_ratio: f64, commits: f64) -> Figure {
-    let of = |figure: fn(&Round) -> f64| figure::median(rounds.iter().map(figure));
+    let of = |figure: fn(&Round) -> f64| round::median(rounds.iter().map(figure));
     let ops_per_s = of(|round| round.ops_per_s);
     Figure {
         workload: "W3",

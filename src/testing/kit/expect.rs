@@ -21,14 +21,17 @@ impl Harness {
         self.inner.calls.all()
     }
 
-    /// What was called at all, for a report.
+    /// What was called at all, and where everyone stands, for a report: what was not called may have been in the way of a
+    /// failure.
     fn called(&self) -> String {
         let all = self.all_calls();
-        if all.is_empty() {
-            return "nothing was called".to_owned();
-        }
         let lines: String = all.iter().map(|call| format!("\n  {call}")).collect();
-        format!("what was called:{lines}")
+        let called = if all.is_empty() {
+            "nothing was called"
+        } else {
+            "what was called:"
+        };
+        format!("{called}{lines}\n{}", self.report())
     }
 
     /// Expects so many calls: attempts at an activity, or at a step by its name or its path.

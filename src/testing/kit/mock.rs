@@ -79,11 +79,6 @@ impl Mock {
         self
     }
 
-    fn then(mut self, next: Self) -> Self {
-        self.turns.extend(next.turns);
-        self
-    }
-
     /// Returns this. It has to read as what the step returns: if it does not, the test fails, with both types.
     ///
     /// # Panics
@@ -143,6 +138,13 @@ impl Mock {
             Ok(Codecs::plain().pack(&value)?)
         };
         Self::of(Outcome::Function(Arc::new(function))).returning(type_name::<T>())
+    }
+
+    /// After that, does what another one does: `Mock::fails("503").times(2).then(Mock::calls(..))`.
+    #[must_use]
+    pub fn then(mut self, next: Self) -> Self {
+        self.turns.extend(next.turns);
+        self
     }
 
     /// After that, returns this.
