@@ -40,6 +40,7 @@ mod activation;
 mod commit;
 mod committer;
 mod condition;
+mod damage;
 mod dead;
 mod directory;
 mod error;
