@@ -43,6 +43,10 @@ pub const GROUP_COMMITS_MAX: usize = 4 * 1024;
 /// Bytes in one group, so that a flood of large values does not build one giant batch in memory.
 pub const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Messages that an instance has seen, that one commit forgets when the instance is deleted. There is no limit to how many
+/// it sees in its life.
+pub const SEEN_AT_ONCE_MAX: usize = 2_048;
+
 /// Rows that one page of a scan holds at most.
 pub const PAGE_ROWS_MAX: usize = 1024;
 

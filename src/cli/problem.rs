@@ -117,7 +117,11 @@ impl Problem {
             Store::Refused(_) => "nothing was written; `everstep show` tells how the instance stands".into(),
             Store::Import { .. } => "if the file was cut or changed on its way, export again".into(),
             Store::NotEmpty { .. } => "name a directory that does not exist yet, or an empty one".into(),
-            Store::BehindWatermark { .. } | Store::DifferentPast { .. } | Store::NoWatermark { .. } => {
+            Store::BehindWatermark { .. }
+            | Store::DifferentPast { .. }
+            | Store::ForeignWatermark
+            | Store::DamagedLog { .. }
+            | Store::NoWatermark { .. } => {
                 "restore a backup, or see `everstep accept-loss --help`".into()
             }
             Store::Corrupt(_) | Store::Decode { .. } | Store::InvalidKey(_) => {

@@ -300,9 +300,10 @@ impl Backup {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A store that is behind its watermark has lost commits that somebody was told
-about. Restoring a backup is better. If there is none, this opens it all the
-same and notes what is missing.
+A store that is behind its watermark, or whose log is damaged, has lost commits
+that somebody was told about. Restoring a backup is better. If there is none,
+this opens it with what is left and notes what is missing. What can't be read of
+the log is kept, in the directory `damaged` of the store.
 
 Example:
   everstep accept-loss ./data")]

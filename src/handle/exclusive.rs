@@ -190,7 +190,8 @@ impl AnyHandle {
             }
             let namespace = this.namespace();
             let mut commit = Commit::new(namespace.shard());
-            if !storage::set_before_all(&mut commit, &namespace, &*seen.snapshot)? {
+            let sent = storage::set_before_all(&mut commit, &namespace, &*seen.snapshot)?;
+            if !storage::forget_most_seen(&mut commit, &namespace, &*seen.snapshot)? || !sent {
                 return Ok(Decision::write(commit, None));
             }
             commit

@@ -8,7 +8,7 @@ use crate::ids::InstanceId;
 use crate::limits::{SWEEP_EVERY, TOMBSTONE_KEPT};
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{IndexRow, Origin, State, Status, Tombstone};
-use crate::storage::{Commit, Condition, Cursor, Error, Store, set_before_all};
+use crate::storage::{Commit, Condition, Cursor, Error, Store, forget_most_seen, set_before_all};
 
 /// Hears of every instance that is deleted.
 pub(crate) type Gone = dyn Fn(&InstanceId) + Send + Sync;
@@ -161,7 +161,8 @@ async fn delete(store: &Store, instance: &InstanceId, retention: &Retention, now
             }
             let mut commit = Commit::new(namespace.shard());
             commit.require(Condition::Revision(instance.clone(), state.revision));
-            let all = set_before_all(&mut commit, &namespace, &*snapshot)?;
+            let sent = set_before_all(&mut commit, &namespace, &*snapshot)?;
+            let all = forget_most_seen(&mut commit, &namespace, &*snapshot)? && sent;
             if all {
                 commit
                     .purge(&namespace, &origin, &state)
@@ -219,6 +220,40 @@ mod tests {
         }
         let expected = [(0, false), (HOUR_MS - 1, false), (HOUR_MS, true), (HOUR_MS + 1, false)];
         assert_eq!(deleted, expected.into());
+    }
+
+    /// FAULTS 15: an instance that has seen very many messages is deleted in several commits. Until the last of them it is
+    /// there as a whole.
+    #[tokio::test]
+    async fn what_an_instance_has_seen_goes_in_commits_of_its_own() {
+        use crate::ids::MessageId;
+        use crate::limits::SEEN_AT_ONCE_MAX;
+        use crate::storage::record::Seen;
+
+        let store = OpenOptions::new().open_engine(Arc::new(Memory::new())).unwrap();
+        let retention = Config::default().keep_completed(Duration::from_secs(1)).retention;
+        let namespace = store.namespace(&InstanceId::new("old").unwrap());
+        let origin = Origin::new("w", 1, 0, 1);
+        let ended = State {
+            status: Status::Completed,
+            ..State::begun(0)
+        };
+        let mut commit = Commit::new(Shard(0));
+        commit
+            .set(&namespace, &Local::Meta(Meta::Origin), &origin)
+            .set_state(&namespace, None, &ended)
+            .set_index(&namespace, &origin, &ended);
+        for number in 0..SEEN_AT_ONCE_MAX * 5 / 2 {
+            let message = MessageId::new(&number.to_string()).unwrap();
+            commit.set_seen(&namespace, &message, &Seen::TOO_LATE);
+        }
+        store.commit(commit).await.unwrap();
+        let before = store.commits();
+        assert!(delete(&store, namespace.instance(), &retention, 5_000).await.unwrap());
+        assert_eq!(store.commits() - before, 3);
+        let report = store.verify().unwrap();
+        assert!(report.is_clean(), "{report}");
+        assert_eq!(report.instances, 0);
     }
 
     /// FAULTS 70: an instance begins another run just when it is deleted. That was decided before, and is not written

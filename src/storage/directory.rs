@@ -6,6 +6,7 @@
 //!   watermark      how far the store has got, outside the engine
 //!   flight         who was running when the process died; not synced, and no loss if it is missing
 //!   fjall/         the engine's own files (or sled/)
+//!   damaged/       files that were set aside when a loss was accepted; only then
 //! ```
 //!
 //! The watermark is made before the engine: a directory with an engine and no watermark is one whose watermark was
@@ -16,6 +17,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::storage::damage::DAMAGED;
 use crate::storage::error::{Error, Result};
 
 /// What some file systems put into the top directory of every volume, for what a check of them finds. It belongs to
@@ -23,7 +25,7 @@ use crate::storage::error::{Error, Result};
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// What lies in the directory of a store. Anything else there is somebody else's.
-const OURS: [&str; 6] = ["lock", "watermark", "watermark.new", "flight", "fjall", "sled"];
+const OURS: [&str; 7] = ["lock", "watermark", "watermark.new", "flight", "fjall", "sled", DAMAGED];
 
 /// A directory that this process holds the lock of.
 #[derive(Debug)]
@@ -101,7 +103,7 @@ pub(crate) fn holds_only(path: &Path, engine: &str) -> Result<()> {
     for file in std::fs::read_dir(path).map_err(Error::io("list", path))? {
         let name = file.map_err(Error::io("list", path))?.file_name();
         match name.to_str() {
-            Some("lock" | "watermark" | "watermark.new" | "flight") => {}
+            Some("lock" | "watermark" | "watermark.new" | "flight" | DAMAGED) => {}
             Some(name) if name == engine => {}
             Some(other @ ("fjall" | "sled")) => {
                 let path = path.display();
@@ -329,7 +331,7 @@ mod tests {
         }
         assert_eq!(Directory::lock(&data).unwrap_err().code(), "ES0203");
         let marks = [crate::storage::watermark::Mark::default()];
-        let made = crate::storage::watermark::Watermark::create(&data.join("watermark"), 1, &marks);
+        let made = crate::storage::watermark::Watermark::create(&data.join("watermark"), 1, &marks, None);
         assert_eq!(made.unwrap_err().code(), "ES0203");
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
     }

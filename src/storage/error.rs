@@ -93,6 +93,33 @@ pub enum Error {
         /// Where they differ.
         sequence: u64,
     },
+    /// The watermark vouches for a store that was made at another time.
+    #[error(
+        "the watermark belongs to another store than the one beside it; restore both from the same backup, or accept \
+         the loss on purpose"
+    )]
+    ForeignWatermark,
+    /// The log of the engine is damaged, and what is behind the damage may be all there is of commits that were
+    /// durable. Not a byte of it was changed.
+    #[error(
+        "{} can't be read at byte {at} ({reason}): up to there it holds {} of shard {shard}, and commit {expected} was \
+         durable; restore it from a backup, or accept the loss on purpose", path.display(), up_to(*found)
+    )]
+    DamagedLog {
+        /// The file.
+        path: PathBuf,
+        /// Up to where it can be read.
+        at: u64,
+        /// What is there instead.
+        reason: String,
+        /// The shard that is missing most.
+        shard: Shard,
+        /// The last commit of that shard known to have been durable.
+        expected: u64,
+        /// The last one that the log holds before the damage. None if it holds none: then what there is lies in
+        /// tables, which are not part of the log.
+        found: Option<u64>,
+    },
     /// There is a store, but no watermark that could vouch for it.
     #[error(
         "the watermark {} is {found}, so nothing tells whether the store is complete; restore the file from a \
@@ -243,7 +270,7 @@ impl Error {
             Self::Io { .. } => "ES0204",
             Self::Locked { .. } => "ES0205",
             Self::NewerFormat { .. } => "ES0206",
-            Self::BehindWatermark { .. } | Self::DifferentPast { .. } => "ES0207",
+            Self::BehindWatermark { .. } | Self::DifferentPast { .. } | Self::ForeignWatermark => "ES0207",
             Self::NoWatermark { .. } => "ES0208",
             Self::Corrupt(_) => "ES0209",
             Self::Full => "ES0210",
@@ -263,6 +290,7 @@ impl Error {
             Self::NoMigration { .. } => "ES0233",
             Self::NotEmpty { .. } => "ES0234",
             Self::OnItsWay { .. } => "ES0235",
+            Self::DamagedLog { .. } => "ES0236",
             Self::Payload(error) => error.code(),
         }
     }
@@ -312,6 +340,11 @@ impl From<crate::storage::engine::CommitError> for Error {
 
 fn is_full(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded
+}
+
+/// The last commit that was found, for people.
+fn up_to(found: Option<u64>) -> String {
+    found.map_or_else(|| "no commit".to_owned(), |found| format!("the commits up to {found}"))
 }
 
 /// Who holds a lock, for people.

@@ -40,6 +40,7 @@ mod activation;
 mod commit;
 mod committer;
 mod condition;
+mod damage;
 mod dead;
 mod directory;
 mod error;
@@ -56,6 +57,7 @@ mod operations;
 mod outbox;
 #[cfg(feature = "testing")]
 mod pace;
+mod seen;
 mod spare;
 mod store;
 mod url;
@@ -77,5 +79,6 @@ pub use outbox::Posted;
 pub(crate) use outbox::{is_on_its_way, set_before_all};
 #[cfg(feature = "testing")]
 pub use pace::Pace;
+pub(crate) use seen::forget_most_seen;
 pub use store::{Arrivals, Health, Store};
 pub use url::Url;

@@ -3,8 +3,9 @@
 //! 1. The directory is made or found, and locked against a second process.
 //! 2. The watermark is read. It says the format, so that a store of a newer release is refused before anything of it
 //!    is touched, and how far every shard had got.
-//! 3. The engine is opened, and every shard compared with the watermark. Behind it, or with another past: refused,
-//!    unless the caller accepts the loss, which is written into the store header.
+//! 3. The engine is opened, without what can't be read of its log if the caller accepts that, and every shard compared
+//!    with the watermark. Behind it, or with another past: refused, unless the caller accepts the loss, which is written
+//!    into the store header.
 //! 4. The shards are acquired under a new epoch. A store of an older format is migrated, and an instance whose import
 //!    was cut short is taken back. The committer starts.
 //!
@@ -18,9 +19,10 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::chance::{Chance, SystemChance};
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, Millis, SystemClock};
 use crate::ids::Shard;
 use crate::limits::{INBOX_BYTES_MAX, INBOX_MAX, SHARDS_MAX};
+use crate::storage::damage::{self, Refused};
 use crate::storage::directory::{self, Directory};
 use crate::storage::engine::{Engine, Owner, Position, ReadError};
 use crate::storage::engines;
@@ -71,7 +73,8 @@ pub(crate) enum Place {
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Opens the engine in a directory of its own, or makes it.
-    pub(crate) open: fn(&Path) -> Result<Arc<dyn Engine>, ReadError>,
+    /// It is told how many commits of each shard are known to have been durable.
+    pub(crate) open: fn(&Path, &[u64]) -> Result<Arc<dyn Engine>, Refused>,
     /// Whether there is one, so that it would be opened and not made. A part of one is damage.
     pub(crate) is_there: fn(&Path) -> Result<bool, ReadError>,
 }
@@ -85,7 +88,7 @@ impl Place {
                 path,
                 kind: Kind {
                     name: "fjall",
-                    open: |path| Ok(Arc::new(engines::Fjall::open(path)?)),
+                    open: |path, durable| Ok(Arc::new(engines::Fjall::open_knowing(path, durable)?)),
                     is_there: engines::Fjall::is_there,
                 },
             },
@@ -94,7 +97,7 @@ impl Place {
                 path,
                 kind: Kind {
                     name: "sled",
-                    open: |path| Ok(Arc::new(engines::Sled::open(path)?)),
+                    open: |path, _| Ok(Arc::new(engines::Sled::open_or_tell(path)?)),
                     is_there: engines::Sled::is_there,
                 },
             },
@@ -150,7 +153,8 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a store even if it has lost commits, or nothing can tell. The loss is written into the store header.
+    /// Opens a store even if it has lost commits, or nothing can tell. The loss is written into the store header, and what
+    /// can't be read of the engine's log is kept in the directory `damaged` of the store.
     #[must_use]
     pub fn accept_loss(mut self, accept: bool) -> Self {
         self.accept_loss = accept;
@@ -237,7 +241,7 @@ impl OpenOptions {
         }
         let directory = Directory::lock(path)?;
         directory.holds_only(name)?;
-        let marks = self.marks(&directory, name)?;
+        let (marks, born) = self.marks(&directory, name)?;
         if !self.accept_loss && began(marks.as_deref()) && !(kind.is_there)(&directory.engine(name))? {
             // Made anew it would be refused as well, and hide that all of it is gone.
             let (mut lost, shard) = (
@@ -247,11 +251,16 @@ impl OpenOptions {
             let (expected, found) = (lost.next().unwrap_or_default(), 0);
             return Err(Error::BehindWatermark { shard, expected, found });
         }
-        let engine = open_or_begin_again(&directory.engine(name), marks.as_deref(), kind)?;
+        let (engine, cut) = self.open_or_set_aside(path, &directory.engine(name), marks.as_deref(), kind)?;
         if !began(marks.as_deref()) {
             directory::sync_tree(&directory.engine(name))?;
         }
-        let mut parts = self.take_over(engine, Some(marks.as_deref()))?;
+        let beside = Beside {
+            marks: marks.as_deref(),
+            born,
+            cut,
+        };
+        let mut parts = self.take_over(engine, Some(beside))?;
         let marks: Vec<_> = parts
             .leases
             .iter()
@@ -262,38 +271,68 @@ impl OpenOptions {
             .collect();
         // Before the first row is migrated the file says the new format: an older release, which reads it before it
         // touches anything, refuses the store from here on.
-        parts.watermark = Some(Watermark::create(&directory.watermark(), self.formats.current, &marks)?);
+        parts.watermark = Some(Watermark::create(
+            &directory.watermark(),
+            self.formats.current,
+            &marks,
+            Some(parts.header.created_at_ms),
+        )?);
+        damage::close(path)?;
         directory.make_private()?;
         parts.directory = Some(directory);
         Ok(parts)
     }
 
-    /// What the watermark says; none if it can't be read and the caller accepts that.
-    fn marks(&self, directory: &Directory, name: &str) -> Result<Option<Vec<Mark>>> {
+    /// Opens the engine, without what can't be read of its log if that was accepted. Tells whether something was set
+    /// aside that the header does not know of yet.
+    fn open_or_set_aside(
+        &self,
+        store: &Path,
+        engine: &Path,
+        marks: Option<&[Mark]>,
+        kind: Kind,
+    ) -> Result<(Arc<dyn Engine>, bool)> {
+        let cut = damage::finish(store)?;
+        let durable = durable(marks);
+        let open = || open_or_begin_again(engine, marks, kind, &durable);
+        let refused = match open() {
+            Ok(engine) => return Ok((engine, cut)),
+            Err(refused) => refused,
+        };
+        if !self.accept_loss || !refused.set_aside(store)? {
+            return Err(refused.error(&durable));
+        }
+        damage::finish(store)?;
+        // Whatever is wrong with it now, accepting it once more would not help.
+        Ok((open().map_err(ReadError::from)?, true))
+    }
+
+    /// What the watermark says, and of which store; nothing if it can't be read and the caller accepts that.
+    fn marks(&self, directory: &Directory, name: &str) -> Result<(Option<Vec<Mark>>, Option<Millis>)> {
         let path = directory.watermark();
         let found = match Watermark::read(&path)? {
-            Found::Marks { format, marks } => {
+            Found::Marks { format, marks, born } => {
                 self.knows(format)?;
-                return Ok(Some(marks));
+                return Ok((Some(marks), born));
             }
             Found::Missing if !directory.engine(name).exists() => {
                 let marks = vec![Mark::default(); usize::from(self.shards)];
-                drop(Watermark::create(&path, self.formats.current, &marks)?);
-                return Ok(Some(marks));
+                drop(Watermark::create(&path, self.formats.current, &marks, None)?);
+                return Ok((Some(marks), None));
             }
             Found::Missing => "missing",
             Found::Damaged => "damaged",
         };
         if self.accept_loss {
-            Ok(None)
+            Ok((None, None))
         } else {
             Err(Error::NoWatermark { path, found })
         }
     }
 
-    /// Checks an opened engine against its watermark (`None` for an engine that has none), acquires its shards, and
-    /// brings its header up to date.
-    fn take_over(&self, engine: Arc<dyn Engine>, watermark: Option<Option<&[Mark]>>) -> Result<Parts> {
+    /// Checks an opened engine against what lies beside it (`None` for an engine that has nothing), acquires its shards,
+    /// and brings its header up to date.
+    fn take_over(&self, engine: Arc<dyn Engine>, beside: Option<Beside<'_>>) -> Result<Parts> {
         let stored: Option<StoreHeader> = read(&*engine, Shard(0), &Key::Store)?;
         if let Some(header) = &stored {
             self.accepts(header)?;
@@ -304,14 +343,14 @@ impl OpenOptions {
             ));
         }
         // A header that was lost is not a new store: how many shards there are stands in the watermark, too.
-        let marks = watermark.flatten();
+        let marks = beside.and_then(|beside| beside.marks);
         let shards = match (&stored, marks) {
             (Some(header), _) => header.shards,
             (None, Some(marks)) => u16::try_from(marks.len()).unwrap_or(SHARDS_MAX),
             (None, None) => self.shards,
         };
-        let losses = match watermark {
-            Some(marks) => self.losses(&*engine, shards, marks)?,
+        let losses = match beside {
+            Some(beside) => self.losses(&*engine, shards, beside, stored.as_ref())?,
             None => Vec::new(),
         };
         let now = self.clock.now_ms();
@@ -379,7 +418,14 @@ impl OpenOptions {
     }
 
     /// Compares every shard with its mark. What is missing is an error, or a loss to be noted if it was accepted.
-    fn losses(&self, engine: &dyn Engine, shards: u16, marks: Option<&[Mark]>) -> Result<Vec<AcceptedLoss>> {
+    fn losses(
+        &self,
+        engine: &dyn Engine,
+        shards: u16,
+        beside: Beside<'_>,
+        header: Option<&StoreHeader>,
+    ) -> Result<Vec<AcceptedLoss>> {
+        let marks = beside.marks;
         let mut losses = Vec::new();
         for shard in (0..shards).map(Shard) {
             let found = stored_position(engine, shard)?;
@@ -400,37 +446,75 @@ impl OpenOptions {
             if !self.accept_loss {
                 return Err(error);
             }
-            let expected = mark.map(|mark| mark.sequence);
-            tracing::warn!(%shard, ?expected, found = found.sequence, "a loss was accepted");
-            losses.push(AcceptedLoss {
-                at_ms: self.clock.now_ms(),
-                shard: shard.0,
-                expected,
-                found: found.sequence,
-            });
+            losses.push(self.accepted(shard, mark, found));
+        }
+        let is_foreign = matches!((beside.born, header), (Some(born), Some(header)) if born != header.created_at_ms);
+        if is_foreign && losses.is_empty() && !self.accept_loss {
+            return Err(Error::ForeignWatermark);
+        }
+        // Where no shard is behind, it was accepted all the same that nothing tells what is missing.
+        if losses.is_empty() && (is_foreign || beside.cut) {
+            let mark = marks.and_then(<[Mark]>::first).map(|mark| mark.position);
+            losses.push(self.accepted(Shard(0), mark, stored_position(engine, Shard(0))?));
         }
         Ok(losses)
     }
+
+    fn accepted(&self, shard: Shard, mark: Option<Position>, found: Position) -> AcceptedLoss {
+        let expected = mark.map(|mark| mark.sequence);
+        tracing::warn!(%shard, ?expected, found = found.sequence, "a loss was accepted");
+        AcceptedLoss {
+            at_ms: self.clock.now_ms(),
+            shard: shard.0,
+            expected,
+            found: found.sequence,
+        }
+    }
+}
+
+/// What lies beside an engine in the directory of a store, and vouches for it.
+#[derive(Clone, Copy)]
+struct Beside<'a> {
+    /// The watermark, if it can be read.
+    marks: Option<&'a [Mark]>,
+    /// When the store was made that the watermark belongs to, if it says so.
+    born: Option<Millis>,
+    /// A part of the log was set aside, and the header does not say so yet.
+    cut: bool,
+}
+
+/// How many commits of each shard are known to have been durable.
+pub(crate) fn durable(marks: Option<&[Mark]>) -> Vec<u64> {
+    marks
+        .unwrap_or_default()
+        .iter()
+        .map(|mark| mark.position.sequence)
+        .collect()
 }
 
 /// Opens an engine. One whose making was cut short is made anew, unless it got as far as its header: the watermark at
 /// zero says that nothing in it was ever acknowledged. It may well open, and still be a half that is no ground to
 /// build on.
-fn open_or_begin_again(path: &Path, marks: Option<&[Mark]>, kind: Kind) -> Result<Arc<dyn Engine>> {
-    let open = kind.open;
+fn open_or_begin_again(
+    path: &Path,
+    marks: Option<&[Mark]>,
+    kind: Kind,
+    durable: &[u64],
+) -> Result<Arc<dyn Engine>, Refused> {
+    let open = || (kind.open)(path, durable);
     if began(marks) || !path.exists() {
-        return Ok(open(path)?);
+        return open();
     }
-    let reason = match open(path) {
+    let reason = match open() {
         Ok(engine) => match header(&*engine) {
             Ok(_) => return Ok(engine),
             Err(error) => error,
         },
-        Err(error) => error.into(),
+        Err(refused) => refused.error(durable),
     };
     tracing::warn!(error = %reason, "the making of the store was cut short; it is made anew");
-    std::fs::remove_dir_all(path).map_err(Error::io("remove", path))?;
-    Ok(open(path)?)
+    std::fs::remove_dir_all(path).map_err(ReadError::Unavailable)?;
+    open()
 }
 
 /// Whether the store was ever open. An unreadable watermark can't tell, so the answer is the careful one.

@@ -14,7 +14,12 @@
 //!     20      4  shards
 //!     24     24  for each shard: sequence, chain, epoch
 //!                xxh3 over everything above
+//!             8  when the store was made
+//!             8  xxh3 over everything above
 //! ```
+//!
+//! When the store was made tells the watermark of another store, whose engine may be further ahead. It came later than
+//! the rest: a watermark without it is one of a store that was not opened since, and says nothing of that.
 //!
 //! **Cost.** A sync of its own for each group would double the price of a commit. So the slot is overwritten after
 //! each group without a sync, which costs a microsecond and survives the death of the process, and synced once a
@@ -36,6 +41,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::clock::Millis;
 use crate::ids::Shard;
 use crate::spawn;
 use crate::storage::engine::Position;
@@ -46,6 +52,8 @@ use crate::telemetry;
 const MAGIC: &[u8; 8] = b"ESWMARK1";
 const HEADER_BYTES: usize = 24;
 const ENTRY_BYTES: usize = 24;
+/// When the store was made, and the checksum over it.
+const BORN_BYTES: usize = 16;
 const PAGE_BYTES: usize = 4096;
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
@@ -65,6 +73,8 @@ pub(crate) enum Found {
         format: u32,
         /// One for each shard.
         marks: Vec<Mark>,
+        /// When the store was made, if it says so.
+        born: Option<Millis>,
     },
     /// No file.
     Missing,
@@ -91,6 +101,7 @@ struct Slot {
     generation: u64,
     format: u32,
     marks: Vec<Mark>,
+    born: Option<Millis>,
 }
 
 #[derive(Debug)]
@@ -115,16 +126,16 @@ impl Watermark {
             .flatten()
             .filter_map(decode)
             .max_by_key(|slot| slot.generation);
-        Ok(
-            newest.map_or(Found::Damaged, |Slot { format, marks, .. }| Found::Marks {
-                format,
-                marks,
-            }),
-        )
+        Ok(newest.map_or(
+            Found::Damaged,
+            |Slot {
+                 format, marks, born, ..
+             }| Found::Marks { format, marks, born },
+        ))
     }
 
     /// Makes (or replaces) the file at `path`, durably, and opens it.
-    pub(crate) fn create(path: &Path, format: u32, marks: &[Mark]) -> Result<Arc<Self>> {
+    pub(crate) fn create(path: &Path, format: u32, marks: &[Mark], born: Option<Millis>) -> Result<Arc<Self>> {
         let slot_bytes = slot_bytes(marks.len());
         let mut bytes = vec![0; slot_bytes * 2];
         let mut buffer = Vec::new();
@@ -132,6 +143,7 @@ impl Watermark {
             generation: 1,
             format,
             marks: marks.to_vec(),
+            born,
         };
         encode(&slot, &mut buffer);
         bytes[..buffer.len()].copy_from_slice(&buffer);
@@ -263,7 +275,7 @@ fn keeper(watermark: &Weak<Watermark>) {
 }
 
 fn slot_bytes(shards: usize) -> usize {
-    (HEADER_BYTES + shards * ENTRY_BYTES + 8).next_multiple_of(PAGE_BYTES)
+    (HEADER_BYTES + shards * ENTRY_BYTES + 8 + BORN_BYTES).next_multiple_of(PAGE_BYTES)
 }
 
 fn encode(slot: &Slot, out: &mut Vec<u8>) {
@@ -279,6 +291,10 @@ fn encode(slot: &Slot, out: &mut Vec<u8>) {
         out.extend_from_slice(&mark.epoch.to_le_bytes());
     }
     out.extend_from_slice(&xxh3_64(out).to_le_bytes());
+    if let Some(born) = slot.born {
+        out.extend_from_slice(&born.to_le_bytes());
+        out.extend_from_slice(&xxh3_64(out).to_le_bytes());
+    }
 }
 
 fn decode(slot: &[u8]) -> Option<Slot> {
@@ -298,10 +314,13 @@ fn decode(slot: &[u8]) -> Option<Slot> {
             epoch: number(entry, 16)?,
         })
     });
+    let born = end + 8;
+    let is_said = slot.get(..born + 8).map(xxh3_64) == number(slot, born + 8);
     Some(Slot {
         generation: number(slot, 8)?,
         format: small(slot, 16)?,
         marks: marks.collect(),
+        born: number(slot, born).filter(|_| is_said),
     })
 }
 

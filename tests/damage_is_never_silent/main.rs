@@ -12,6 +12,7 @@
     reason = "a test says what it expects by unwrapping it, and starts a thread for what might hang"
 )]
 
+mod accepted;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod template;
@@ -19,7 +20,10 @@ mod template;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
 
+use everstep::clock::{Clock, Millis};
 use everstep::storage::{Error, OpenOptions};
 use kit::{Chance, Rows};
 use template::{Damage, Template, batches, flip, is_journal, put_down, try_all};
@@ -148,13 +152,24 @@ fn a_refused_open_leaves_what_is_behind_the_damage() {
         let (at, bit) = (start - 1 + at, 1 << (at % 8));
         flip(&path.join(name), at, bit);
         let damaged = untouched(&path);
-        let accepting = OpenOptions::new().accept_loss(true).open(&url);
         for error in [
             kit::refused("fjall", &path),
             OpenOptions::new().verify(&url).unwrap_err(),
-            accepting.map(|_| ()).unwrap_err(),
         ] {
-            assert!(matches!(error, Error::Corrupt(_)), "byte {at}: {error}");
+            let Error::DamagedLog {
+                path: named,
+                expected,
+                found,
+                ..
+            } = &error
+            else {
+                panic!("byte {at}: {error}");
+            };
+            assert_eq!((named, *expected), (&path.join(name), 52), "byte {at}");
+            assert!(
+                found.is_some_and(|found| (20..40).contains(&found)),
+                "byte {at}: {error}"
+            );
         }
         assert!(untouched(&path) == damaged, "byte {at}: files have changed");
         flip(&path.join(name), at, bit);
@@ -207,11 +222,18 @@ fn a_last_batch_with_a_hole_is_a_write_cut_short() {
             };
             let path = put_down("durable");
             match kit::refused("fjall", &path) {
-                Error::BehindWatermark { expected, found, .. } => {
-                    assert_eq!((expected, found), (last.sequence, last.sequence - 1), "{case}");
+                Error::DamagedLog {
+                    at, expected, found, ..
+                } => {
+                    assert_eq!((expected, found), (last.sequence, Some(last.sequence - 1)), "{case}");
+                    assert_eq!(at, start as u64, "{case}");
                 }
                 other => panic!("{case}: {other}"),
             }
+            assert!(
+                fs::read(path.join(name)).unwrap() == torn,
+                "{case}: what is left of it is gone"
+            );
             let path = put_down("unacknowledged");
             fs::write(path.join("watermark"), &watermark).unwrap();
             let store = kit::try_open("fjall", &path).unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -412,6 +434,76 @@ fn another_past(engine: &'static str) {
     let error = kit::refused(engine, &path("one"));
     assert!(matches!(error, Error::DifferentPast { sequence: 3, .. }), "{error}");
     assert_eq!(error.code(), "ES0207");
+}
+
+/// FAULTS 9: another store's engine, which has made more commits. It was opened without a word: it is ahead of the
+/// watermark, as any store may be after a power cut.
+fn another_store_that_is_ahead(engine: &'static str) {
+    let directory = kit::scratch();
+    let path = |name: &str| directory.path().join(name);
+    for (name, made_at_ms, steps) in [("one", 1_000, 2), ("two", 2_000, 9)] {
+        let options = OpenOptions::new().clock(Arc::new(Stopped(made_at_ms)));
+        let store = options.open(&kit::url(engine, &path(name))).unwrap();
+        let namespace = store.namespace(&kit::instance("a"));
+        kit::commit(&store, kit::start(&namespace)).unwrap();
+        for revision in 2..steps {
+            kit::commit(&store, kit::step(&namespace, revision, vec![1])).unwrap();
+        }
+        store.close().unwrap();
+    }
+    fs::remove_dir_all(path("one").join(engine)).unwrap();
+    put_down(&kit::files(&path("two").join(engine)), &path("one").join(engine));
+    for _ in 0..2 {
+        let error = kit::refused(engine, &path("one"));
+        assert!(matches!(error, Error::ForeignWatermark), "{error}");
+        assert_eq!(error.code(), "ES0207");
+    }
+    let accepting = OpenOptions::new().accept_loss(true);
+    accepting
+        .open(&kit::url(engine, &path("one")))
+        .unwrap()
+        .close()
+        .unwrap();
+    let store = kit::open(engine, &path("one"));
+    assert_eq!(store.header().accepted_losses.len(), 1);
+    store.close().unwrap();
+
+    // A watermark from before it said whose it is vouches for any store that is not behind it.
+    let store = kit::open(engine, &path("two"));
+    store.close().unwrap();
+    let watermark = path("two").join("watermark");
+    let mut bytes = fs::read(&watermark).unwrap();
+    for slot in bytes.chunks_exact_mut(4096) {
+        slot[56..].fill(0);
+    }
+    fs::write(&watermark, bytes).unwrap();
+    kit::open(engine, &path("two")).close().unwrap();
+    let said = fs::read(&watermark).unwrap();
+    assert_eq!(said[56..64], 2_000_u64.to_le_bytes(), "it says so from now on");
+}
+
+/// A clock that stands still.
+#[derive(Debug)]
+struct Stopped(Millis);
+
+impl Clock for Stopped {
+    fn now_ms(&self) -> Millis {
+        self.0
+    }
+
+    fn wait_until(&self, _: Millis) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn another_fjall_store_that_is_ahead() {
+    another_store_that_is_ahead("fjall");
+}
+
+#[test]
+fn another_sled_store_that_is_ahead() {
+    another_store_that_is_ahead("sled");
 }
 
 #[test]

@@ -24,6 +24,7 @@ use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, OwnedWri
 
 use super::net::{LIMITS, Net};
 use crate::ids::Shard;
+use crate::storage::damage::Refused;
 use crate::storage::engine::{
     CommitError, Direction, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Scan, Snapshot, Visit,
 };
@@ -56,21 +57,33 @@ pub struct Fjall {
 impl Fjall {
     /// Opens the database in `directory`, or makes a new one.
     pub fn open(directory: &Path) -> Result<Self, ReadError> {
-        let torn = journal::check(directory)?;
+        Ok(Self::open_knowing(directory, &[])?)
+    }
+
+    /// The same where it is known of each shard how many commits were durable. Damage to the journals is told from
+    /// everything else that stands in the way, because there is something left that can be opened.
+    pub(crate) fn open_knowing(directory: &Path, durable: &[u64]) -> Result<Self, Refused> {
+        // First, because nothing that is done about the journals helps a store whose tables can't be found.
         manifest::check(directory)?;
-        // Only now, when nothing was found that someone has to look at first.
-        if let Some(torn) = torn {
+        if let Some(torn) = journal::check(directory)? {
+            if let Some(damage) = torn.is_loss(directory, durable)? {
+                return Err(Refused::Damaged(damage));
+            }
+            // Only now, when nothing was found that someone has to look at first.
             torn.cut(directory)?;
         }
         // fjall asserts what it expects of its files; damaged ones must not take the process down.
         let opened = catch_unwind(AssertUnwindSafe(|| open(directory)));
         let (database, rows) = match opened {
+            Ok(Err(ReadError::Corrupt(what))) => {
+                let what = format!("{what}; restore it from a backup");
+                return Err(ReadError::Corrupt(what).into());
+            }
             Ok(opened) => opened?,
             Err(panic) => {
-                return Err(ReadError::Corrupt(format!(
-                    "opening it panicked: {}",
-                    panic_text(&*panic)
-                )));
+                let panic = panic_text(&*panic);
+                let what = format!("opening it panicked: {panic}; restore it from a backup");
+                return Err(ReadError::Corrupt(what).into());
             }
         };
         Ok(Self {

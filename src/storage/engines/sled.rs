@@ -32,7 +32,8 @@
 //! # What it does not do
 //!
 //! Give space back after deletes (an export and import compacts), and find a damaged log by itself: a flipped byte
-//! may silently cut off everything behind it, which the watermark above the engine notices.
+//! may silently cut off everything behind it, which the watermark above the engine notices. In a log that uses segments
+//! again, it may also take a single page away with the rows on it, which nothing notices.
 
 mod chunk;
 mod home;
@@ -49,6 +50,7 @@ use self::rows::Rows;
 use super::net::{self, Net};
 use super::preimage::{Preimages, Tree};
 use crate::ids::Shard;
+use crate::storage::damage::Refused;
 use crate::storage::engine::{CommitError, Engine, EngineLimits, Group, Lease, Owner, Position, ReadError, Snapshot};
 use crate::storage::fence::Fence;
 
@@ -86,6 +88,14 @@ impl Sled {
     /// Opens the store in a directory, or makes one there. What it returns is on disk, directories and all.
     pub fn open(dir: &Path) -> Result<Self, ReadError> {
         Self::open_with(dir, Box::new(File::sync_data))
+    }
+
+    /// The same. Where sled can't read its files, those that it can do without are told from everything else.
+    pub(crate) fn open_or_tell(dir: &Path) -> Result<Self, Refused> {
+        Self::open(dir).map_err(|error| match (error, home::made_anew(dir)) {
+            (ReadError::Corrupt(what), Ok(files)) if !files.is_empty() => Refused::Beside { what, files },
+            (error, _) => Refused::Read(error),
+        })
     }
 
     /// Whether there is a store in a directory, so that [`Sled::open`] does not make one.

@@ -110,6 +110,8 @@ impl Store {
         parts.header = StoreHeader {
             // The epochs of the copy begin at one again; its messages must not.
             arrivals_above: self.arrival_epoch_max(),
+            // A store of its own from here on: a watermark vouches for one of the two.
+            created_at_ms: parts.header.created_at_ms,
             importing: None,
             migration: None,
             ..header

@@ -5,14 +5,13 @@
 //! instance it names by looking at single rows of the same snapshot.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use crate::ids::Shard;
 use crate::storage::directory::{self, Directory};
 use crate::storage::engine::{Engine, Position, ReadError, Snapshot};
 use crate::storage::error::{Error, Result};
 use crate::storage::key::{self, Key};
-use crate::storage::open::{Kind, OpenOptions, Place, began, read, stored_position};
+use crate::storage::open::{Kind, OpenOptions, Place, began, durable, read, stored_position};
 use crate::storage::operations::beside;
 use crate::storage::operations::instance::InstanceCheck;
 use crate::storage::operations::report::{Fault, Finding, Report};
@@ -50,8 +49,7 @@ impl OpenOptions {
     /// to its own files what it does at every start:
     ///
     /// - fjall cuts its newest journal off at the first bytes that it can't read: room that was never written, or a
-    ///   write that a kill cut short. If they were damaged instead, what followed is gone, and is found missing here. It
-    ///   may write what its journals hold into tables, and removes files that nothing needs any more.
+    ///   write that a kill cut short. If they are known to be damaged instead, it is refused. It may write what its journals hold into tables, and removes files that nothing needs any more.
     /// - sled drops the end of its log that it can't read, too, and replaces the summary of the log that lies beside it.
     ///   What it recovered is synced.
     ///
@@ -86,8 +84,9 @@ impl OpenOptions {
         if let Found::Marks { format, .. } = found {
             self.knows(format)?;
         }
-        let engine: Arc<dyn Engine> = (kind.open)(&directory.engine(kind.name))?;
         let marks = marks(&found);
+        let durable = durable(marks);
+        let engine = (kind.open)(&directory.engine(kind.name), &durable).map_err(|refused| refused.error(&durable))?;
         let mut report = verify(&*engine, shards(&*engine, marks))?;
         let position = |shard| stored_position(&*engine, shard).ok();
         compare(position, marks, &mut report);

@@ -26,6 +26,7 @@ fn marks(sequence: u64) -> Found {
     Found::Marks {
         format: 1,
         marks: vec![mark(sequence)],
+        born: Some(7),
     }
 }
 
@@ -44,7 +45,7 @@ fn the_newest_slot_counts() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("watermark");
     assert_eq!(Watermark::read(&path).unwrap(), Found::Missing);
-    let watermark = Watermark::create(&path, 1, &[Mark::default()]).unwrap();
+    let watermark = Watermark::create(&path, 1, &[Mark::default()], Some(7)).unwrap();
     for sequence in 1..5 {
         advance(&watermark, sequence);
         assert_eq!(Watermark::read(&path).unwrap(), marks(sequence));
@@ -59,7 +60,7 @@ fn the_newest_slot_counts() {
 fn one_damaged_slot_leaves_the_one_that_was_synced() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("watermark");
-    let watermark = Watermark::create(&path, 1, &[Mark::default()]).unwrap();
+    let watermark = Watermark::create(&path, 1, &[Mark::default()], Some(7)).unwrap();
     advance(&watermark, 1);
     watermark.sync().unwrap();
     // Whatever is written from here on is not synced, so a power cut may tear all of it.
@@ -73,21 +74,33 @@ fn one_damaged_slot_leaves_the_one_that_was_synced() {
 
 #[test]
 fn every_flipped_byte_of_a_slot_is_found() {
-    let mut slot = Vec::new();
-    let content = Slot {
-        generation: 7,
-        format: 1,
-        marks: vec![mark(1), mark(2)],
+    let slot = |born| {
+        let mut bytes = Vec::new();
+        let marks = vec![mark(1), mark(2)];
+        let content = Slot {
+            generation: 7,
+            format: 1,
+            marks,
+            born,
+        };
+        encode(&content, &mut bytes);
+        (bytes, Some(content))
     };
-    encode(&content, &mut slot);
-    assert_eq!(decode(&slot), Some(content));
-    for at in 0..slot.len() {
-        let mut bad = slot.clone();
+    // As it was written before it said whose it is, which is still read.
+    let (old, nameless) = slot(None);
+    let (bytes, whole) = slot(Some(9));
+    assert_eq!(decode(&old), nameless);
+    assert_eq!(decode(&[&old[..], &[0; 64]].concat()), nameless);
+    assert_eq!(decode(&bytes), whole);
+    for at in 0..bytes.len() {
+        let mut bad = bytes.clone();
         bad[at] ^= 1;
-        assert_eq!(decode(&bad), None, "byte {at}");
+        let left = nameless.as_ref().filter(|_| at >= old.len());
+        assert_eq!(decode(&bad).as_ref(), left, "byte {at}");
     }
-    for length in 0..slot.len() {
-        assert_eq!(decode(&slot[..length]), None, "length {length}");
+    for length in 0..bytes.len() {
+        let left = nameless.as_ref().filter(|_| length >= old.len());
+        assert_eq!(decode(&bytes[..length]).as_ref(), left, "length {length}");
     }
 }
 
@@ -97,6 +110,7 @@ fn over(path: &str, options: &mut OpenOptions) -> Arc<Watermark> {
         generation: 1,
         format: 1,
         marks: vec![Mark::default()],
+        born: None,
     };
     Arc::new(Watermark {
         path: path.into(),

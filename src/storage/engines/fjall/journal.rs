@@ -11,8 +11,13 @@
 //! - **Nothing whole behind it, in the journal that was being written**: the last write, which a crash cut short. A
 //!   power cut may have kept any of its sectors, so the frame of the batch can be there around a hole. It is cut off,
 //!   and the watermark tells if it was durable.
+//!   If it was, as far as the watermark and the batches before it can tell, it is damage, and left as it is.
 //! - **In a sealed journal**: damage, whatever is behind it. It was synced as a whole before the next one was made,
 //!   whose content would hide the gap from the watermark.
+//!
+//! What lies before damage is the store as it was at that commit, or later if tables hold more, since tables are
+//! written in the order of commits. So whoever accepts the loss has the rest set aside: see
+//! [`damage`](crate::storage::damage).
 //!
 //! fjall's checksum covers what a batch holds and not its number, and where two batches wrote the same key the higher
 //! number wins: a flipped bit there gives an old value back, or drops the batch as one that already lies in a table.
@@ -23,34 +28,22 @@
 //! number; and a sealed journal that is cut off exactly between two batches, or the oldest one missing as a whole.
 //! There are sealed journals only after a crash that came while a table was written. And one thing is seen that is not
 //! there: if a crash destroys the frame of a batch, and a value in that batch happens to be a piece of such a journal.
-//!
-//! ```text
-//! 1  items (4 bytes)  number (8 bytes)                                        a batch begins
-//! 2  kind  compression  keyspace (8)  key length (2)  length (4)  length (4)  key value an item
-//! 3  checksum (8)  "FJL" 3                                                    a batch ends
-//! 4  keyspace (8)                                                             a keyspace is cleared
-//! ```
-//!
-//! The checksum is over the items. What was allocated and never written is zeros.
 
+mod frame;
+
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use crate::limits::VALUE_BYTES_MAX;
+use crate::ids::Shard;
+use crate::storage::damage::{Damage, Refused};
 use crate::storage::engine::ReadError;
-
-const BEGIN: u8 = 1;
-const ITEM: u8 = 2;
-const END: u8 = 3;
-const CLEAR: u8 = 4;
-const MARK: [u8; 4] = *b"FJL\x03";
-
-/// The highest kind of an item that fjall puts into a journal.
-const KIND_MAX: u8 = 2;
+use crate::storage::key::Key;
+use crate::storage::record::Held;
+use crate::storage::value;
+use frame::{BEGIN, Frame};
 
 /// How often the search for a batch may look at each byte, on average. It looks at hardly any twice, unless someone
 /// made a value so that it does.
@@ -67,41 +60,123 @@ pub(super) struct Torn {
     at: u64,
 }
 
+/// Where a batch is, and its number.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    /// Which of the journals, counted from the oldest.
+    journal: usize,
+    at: usize,
+    number: u64,
+}
+
+/// The last two batches that were read.
+#[derive(Debug, Default, Clone, Copy)]
+struct Past {
+    last: Option<Batch>,
+    before: Option<u64>,
+}
+
 /// Reads all journals of the database in `directory`. Changes nothing.
-pub(super) fn check(directory: &Path) -> Result<Option<Torn>, ReadError> {
+pub(super) fn check(directory: &Path) -> Result<Option<Torn>, Refused> {
     let journals = all(directory).map_err(ReadError::Unavailable)?;
-    let mut last = None;
+    let mut past = Past::default();
     for (index, (id, path)) in journals.iter().enumerate() {
         let bytes = written(path).map_err(ReadError::Unavailable)?;
-        let before = last;
-        let damaged = |what: String| {
-            let path = path.display();
-            ReadError::Corrupt(format!("{path} {what}; restore it from a backup"))
+        let read = past.number();
+        let end = match past.walk(index, &bytes) {
+            Ok(end) => end,
+            Err(Wrong::Number { journal, at, reason }) => return Err(damage(&journals, journal, at, reason)),
+            Err(Wrong::Compressed(number)) => {
+                let path = path.display();
+                let what = "compressed, which no release of this one does; restore it from a backup";
+                return Err(ReadError::Corrupt(format!("{path} has batch {number} {what}")).into());
+            }
         };
-        let end = walk(&bytes, &mut last).map_err(damaged)?;
+        let damaged = |reason: String| Err(damage(&journals, index, end, reason));
         let Some((next, _)) = journals.get(index + 1) else {
             if end == bytes.len() {
                 return Ok(None);
             }
-            if whole_behind(&bytes[end..], last) {
-                return Err(damaged(format!("can't be read at byte {end}, and goes on behind it")));
+            if whole_behind(&bytes[end..], past.number()) {
+                return damaged("it goes on behind what can't be read".into());
             }
             let (path, at) = (path.clone(), end as u64);
             return Ok(Some(Torn { path, at }));
         };
         if end < bytes.len() {
-            let length = bytes.len();
-            return Err(damaged(format!("is readable up to byte {end} of {length}")));
+            return damaged(format!(
+                "another journal follows, and {} bytes of it are left",
+                bytes.len() - end
+            ));
         }
         // A journal is sealed because it is full, and removed when everything in it and before it lies in tables.
-        if last == before || *next != id + 1 {
-            return Err(damaged("or a journal behind it has lost what it held".into()));
+        if past.number() == read {
+            return damaged("another journal follows, and it holds nothing".into());
+        }
+        if *next != id + 1 {
+            return damaged(format!("{}.jnl is missing behind it", id + 1));
         }
     }
     Ok(None)
 }
 
+/// What is said of damage behind byte `at` of one of the journals.
+fn damage(journals: &[(u64, PathBuf)], journal: usize, at: usize, reason: String) -> Refused {
+    let paths = journals.iter().map(|(_, path)| path);
+    match readable(paths.clone().take(journal + 1), at) {
+        Ok(readable) => Refused::Damaged(Damage {
+            file: journals[journal].1.clone(),
+            at: at as u64,
+            reason,
+            readable,
+            behind: paths.skip(journal + 1).cloned().collect(),
+        }),
+        Err(error) => ReadError::Unavailable(error).into(),
+    }
+}
+
+/// The last commit of each shard in these journals, the last of which is read up to byte `end` only.
+fn readable<'a>(journals: impl Iterator<Item = &'a PathBuf>, end: usize) -> io::Result<BTreeMap<Shard, u64>> {
+    let mut found = BTreeMap::new();
+    let mut journals = journals.peekable();
+    while let Some(path) = journals.next() {
+        let bytes = written(path)?;
+        let length = if journals.peek().is_some() { bytes.len() } else { end };
+        let mut rest = bytes.get(..length).unwrap_or(&bytes);
+        let mut budget = usize::MAX;
+        while let Some(frame) = Frame::read(rest, &mut budget) {
+            // Every group has a row that says how far its shard has got with it.
+            for (key, row) in frame.rows() {
+                if let Ok(Key::Position(shard)) = Key::unpack(key)
+                    && let Ok(held) = value::decode::<Held>(key, row)
+                {
+                    let last = found.entry(shard).or_default();
+                    *last = held.sequence.max(*last);
+                }
+            }
+            rest = &rest[frame.bytes..];
+        }
+    }
+    Ok(found)
+}
+
 impl Torn {
+    /// What has become of it if it was durable, as far as that can be told: a shard is known to have got further than
+    /// the batches before it say. If they say nothing of the shard, the tables may hold what there was, and the
+    /// watermark decides when the store is open.
+    pub(super) fn is_loss(&self, directory: &Path, durable: &[u64]) -> Result<Option<Damage>, Refused> {
+        let journals = all(directory).map_err(ReadError::Unavailable)?;
+        let Some(index) = journals.iter().position(|(_, path)| *path == self.path) else {
+            return Ok(None);
+        };
+        let reason = "the last batch in it was durable once".into();
+        match damage(&journals, index, self.at as usize, reason) {
+            Refused::Damaged(damage) if damage.is_behind(durable) => Ok(Some(damage)),
+            Refused::Damaged(_) => Ok(None),
+            other => Err(other),
+        }
+    }
+
     /// Cuts it off. fjall writes on where the file ends.
     pub(super) fn cut(&self, directory: &Path) -> Result<(), ReadError> {
         // What looks torn may be a write under way, so nothing is cut unless fjall's own lock says that there is none.
@@ -110,7 +185,7 @@ impl Torn {
             TryLockError::WouldBlock => super::read_error(fjall::Error::Locked),
             TryLockError::Error(error) => ReadError::Unavailable(error),
         })?;
-        if check(directory)?.as_ref() != Some(self) {
+        if !matches!(check(directory), Ok(Some(torn)) if torn == *self) {
             let changed = io::Error::other("the journal changed while it was read; another process may have it open");
             return Err(ReadError::Unavailable(changed));
         }
@@ -176,24 +251,50 @@ fn written(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads whole batches for as long as there are some, and says where they end.
-fn walk(journal: &[u8], last: &mut Option<u64>) -> Result<usize, String> {
-    let mut end = 0;
-    let mut budget = usize::MAX;
-    while let Some(frame) = Frame::read(&journal[end..], &mut budget).filter(Frame::is_right) {
-        let number = frame.number;
-        if let Some(last) = last.filter(|last| *last >= number) {
-            return Err(format!("has batch {number} behind batch {last}"));
-        }
-        if frame.compressed {
-            return Err(format!(
-                "has batch {number} compressed, which no release of this one does"
-            ));
-        }
-        *last = Some(number);
-        end += frame.bytes;
+/// A batch that is whole and not right.
+enum Wrong {
+    /// Its number says that it is older than the one before it.
+    Number {
+        journal: usize,
+        at: usize,
+        reason: String,
+    },
+    Compressed(u64),
+}
+
+impl Past {
+    fn number(&self) -> Option<u64> {
+        self.last.map(|batch| batch.number)
     }
-    Ok(end)
+
+    /// Reads whole batches for as long as there are some, and says where they end.
+    fn walk(&mut self, journal: usize, bytes: &[u8]) -> Result<usize, Wrong> {
+        let mut at = 0;
+        let mut budget = usize::MAX;
+        while let Some(frame) = Frame::read(&bytes[at..], &mut budget).filter(Frame::is_right) {
+            let number = frame.number;
+            if let Some(last) = self.last.filter(|last| last.number >= number) {
+                // One of the two was changed. If it can be the one before, that is not to be trusted either.
+                let changed = if self.before.is_none_or(|before| before < number) {
+                    last
+                } else {
+                    Batch { journal, at, number }
+                };
+                return Err(Wrong::Number {
+                    journal: changed.journal,
+                    at: changed.at,
+                    reason: format!("batch {number} comes behind batch {}", last.number),
+                });
+            }
+            if frame.compressed {
+                return Err(Wrong::Compressed(number));
+            }
+            self.before = self.number();
+            self.last = Some(Batch { journal, at, number });
+            at += frame.bytes;
+        }
+        Ok(at)
+    }
 }
 
 /// Whether there is a whole batch in `rest`, which begins with something that isn't one. Also if that would take too
@@ -225,249 +326,5 @@ fn whole_behind(rest: &[u8], last: Option<u64>) -> bool {
     false
 }
 
-/// A batch that has a beginning, items of possible lengths, and an end.
-struct Frame<'a> {
-    number: u64,
-    bytes: usize,
-    /// How many items it says it has, and how many it has.
-    count: (u32, u32),
-    /// Whether there is a value in it that was compressed.
-    compressed: bool,
-    items: &'a [u8],
-    checksum: u64,
-}
-
-impl<'a> Frame<'a> {
-    /// Reads the frame that `journal` begins with. Takes from the budget for what it looks at, and none is left if it
-    /// gave up.
-    fn read(journal: &'a [u8], budget: &mut usize) -> Option<Self> {
-        let mut rest = Rest(journal);
-        let [BEGIN] = rest.take()? else {
-            return None;
-        };
-        let count = u32::from_le_bytes(rest.take()?);
-        let number = u64::from_le_bytes(rest.take()?);
-        let items = rest.0;
-        let (mut found, mut compressed) = (0, false);
-        loop {
-            let length = items.len() - rest.0.len();
-            *budget = budget.saturating_sub(1);
-            if *budget == 0 {
-                return None;
-            }
-            match rest.take()? {
-                [ITEM] => compressed |= rest.skip_item()?,
-                [CLEAR] => drop(rest.take::<8>()?),
-                [END] => {
-                    let checksum = u64::from_le_bytes(rest.take()?);
-                    return (rest.take()? == MARK).then_some(Self {
-                        number,
-                        bytes: journal.len() - rest.0.len(),
-                        count: (count, found),
-                        compressed,
-                        items: &items[..length],
-                        checksum,
-                    });
-                }
-                _ => return None,
-            }
-            found += 1;
-        }
-    }
-
-    fn is_counted(&self) -> bool {
-        self.count.0 == self.count.1
-    }
-
-    fn is_right(&self) -> bool {
-        self.is_counted() && xxh3_64(self.items) == self.checksum
-    }
-}
-
-/// What is left to read.
-struct Rest<'a>(&'a [u8]);
-
-impl Rest<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*bytes)
-    }
-
-    /// What is behind the tag of an item, if it can be one. Tells whether its value was compressed.
-    fn skip_item(&mut self) -> Option<bool> {
-        let [kind, compression] = self.take()?;
-        let _keyspace: [u8; 8] = self.take()?;
-        let key = usize::from(u16::from_le_bytes(self.take()?));
-        let value = u32::from_le_bytes(self.take()?);
-        let stored = u32::from_le_bytes(self.take()?);
-        // fjall would ask for gigabytes for a wrong length. That the two are the same it asserts in debug builds,
-        // while it holds a lock that it needs to clean up after a panic, and the process would end there.
-        let compressed = compression != 0;
-        let longest = value.max(stored) as usize;
-        if kind > KIND_MAX || (value != stored && !compressed) || longest > VALUE_BYTES_MAX {
-            return None;
-        }
-        self.0 = self.0.get(key + stored as usize..)?;
-        Some(compressed)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn batch(number: u64) -> Vec<u8> {
-        with_value(number, b"123")
-    }
-
-    fn with_value(number: u64, value: &[u8]) -> Vec<u8> {
-        let mut item = vec![ITEM, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0];
-        for _ in 0..2 {
-            item.extend_from_slice(&(value.len() as u32).to_le_bytes());
-        }
-        item.extend_from_slice(b"ab");
-        item.extend_from_slice(value);
-        let mut bytes = vec![BEGIN, 1, 0, 0, 0];
-        bytes.extend_from_slice(&number.to_le_bytes());
-        bytes.extend_from_slice(&item);
-        bytes.push(END);
-        bytes.extend_from_slice(&xxh3_64(&item).to_le_bytes());
-        bytes.extend_from_slice(&MARK);
-        bytes
-    }
-
-    fn batches(numbers: &[u64]) -> Vec<u8> {
-        numbers.iter().flat_map(|number| batch(*number)).collect()
-    }
-
-    /// Checks journals of these contents: where the last one is torn, if it is.
-    fn outcome(journals: &[(u64, Vec<u8>)]) -> Result<Option<u64>, String> {
-        let directory = tempfile::tempdir().unwrap();
-        for (id, bytes) in journals {
-            std::fs::write(directory.path().join(format!("{id}.jnl")), bytes).unwrap();
-        }
-        let outcome = check(directory.path());
-        for (id, bytes) in journals {
-            assert_eq!(
-                std::fs::read(directory.path().join(format!("{id}.jnl"))).unwrap(),
-                *bytes
-            );
-        }
-        outcome
-            .map(|torn| torn.map(|torn| torn.at))
-            .map_err(|error| error.to_string())
-    }
-
-    fn of_one(bytes: Vec<u8>) -> Result<Option<u64>, String> {
-        outcome(&[(1, bytes)])
-    }
-
-    #[test]
-    fn a_new_database_has_none() {
-        let directory = tempfile::tempdir().unwrap();
-        assert_eq!(check(&directory.path().join("none")).unwrap(), None);
-    }
-
-    #[test]
-    fn numbers_that_do_not_grow_are_found() {
-        let with = |journals: &[&[u64]]| outcome(&(1..).zip(journals.iter().map(|it| batches(it))).collect::<Vec<_>>());
-        assert_eq!(with(&[&[4, 5, 9], &[10, 12]]), Ok(None));
-        assert!(with(&[&[4, 1, 9]]).is_err(), "lower than the one before");
-        assert!(with(&[&[4, 13, 9]]).is_err(), "higher than the one behind");
-        assert!(with(&[&[4, 4]]).is_err(), "the same twice");
-        assert!(with(&[&[4, 5, 9], &[8]]).is_err(), "lower than in the journal before");
-    }
-
-    #[test]
-    fn a_sealed_journal_that_is_empty_missing_or_cut_off_is_found() {
-        let with = |journals: &[(u64, &[u64])]| {
-            outcome(&journals.iter().map(|(id, it)| (*id, batches(it))).collect::<Vec<_>>())
-        };
-        assert_eq!(with(&[(3, &[1, 2]), (4, &[3]), (5, &[])]), Ok(None));
-        assert!(with(&[(3, &[]), (4, &[3])]).is_err(), "empty");
-        assert!(with(&[(3, &[1]), (5, &[3])]).is_err(), "one is missing");
-        let mut sealed = [batches(&[1, 2]), vec![0; 100_000]].concat();
-        assert_eq!(outcome(&[(9, sealed.clone()), (10, batch(3))]), Ok(None));
-        sealed.truncate(batch(1).len() + 20);
-        let error = outcome(&[(9, sealed), (10, batch(3))]).unwrap_err();
-        assert!(error.contains(&format!("up to byte {}", batch(1).len())), "{error}");
-    }
-
-    #[test]
-    fn any_flipped_byte_is_found_if_a_batch_follows() {
-        let length = batch(4).len();
-        for at in length..2 * length {
-            let mut journal = batches(&[4, 5, 6]);
-            journal[at] ^= 0x80;
-            assert!(of_one(journal).is_err(), "byte {at}");
-        }
-    }
-
-    #[test]
-    fn what_a_crash_left_of_the_last_batch_is_torn() {
-        let good = batches(&[4, 5]);
-        let torn = with_value(6, &[1; 3000]);
-        let at = Some(good.len() as u64);
-        for length in 1..torn.len() {
-            // Cut off, with and without zeros behind it; a hole up to the end; a hole in the middle.
-            let cut = [&good, &torn[..length], &[0; 512]].concat();
-            assert_eq!(of_one(cut), Ok(at), "cut at {length}");
-            let missing = [&good, &vec![0; length][..], &torn[length..]].concat();
-            assert_eq!(of_one(missing), Ok(at), "without its first {length} bytes");
-            let mut hole = [&good[..], &torn].concat();
-            let from = good.len() + length;
-            let to = hole.len().min(from + 64);
-            hole[from..to].fill(0);
-            assert_eq!(of_one(hole), Ok(at), "a hole at {length}");
-        }
-        assert_eq!(of_one([&good[..], &[0; 4096]].concat()), Ok(None), "never written");
-        let mut count = [&good[..], &torn].concat();
-        count[good.len() + 1] = 2;
-        assert_eq!(of_one(count.clone()), Ok(at), "too few items");
-        count[good.len() + 1] = 0;
-        assert_eq!(of_one(count.clone()), Ok(at), "too many items");
-        assert!(of_one([count, batch(7)].concat()).is_err());
-    }
-
-    /// Found in review: a batch that fjall had compressed was cut off as torn, and it was the last that was durable.
-    #[test]
-    fn a_compressed_batch_is_refused_and_not_cut() {
-        let mut compressed = with_value(5, b"123");
-        compressed[15] = 1;
-        let (start, end) = (13, compressed.len() - 13);
-        compressed[start + 13] = 200;
-        let checksum = xxh3_64(&compressed[start..end]);
-        compressed[end + 1..end + 9].copy_from_slice(&checksum.to_le_bytes());
-        let error = of_one([batch(4), compressed].concat()).unwrap_err();
-        assert!(error.contains("compressed"), "{error}");
-    }
-
-    #[test]
-    fn a_value_that_holds_a_batch_is_no_batch() {
-        let mut journal = [batch(4), with_value(5, &[batch(9), vec![7; 2000]].concat())].concat();
-        assert_eq!(of_one(journal.clone()), Ok(None));
-        let at = journal.len() - 600;
-        journal[at..at + 512].fill(0);
-        assert_eq!(of_one(journal), Ok(Some(batch(4).len() as u64)));
-    }
-
-    /// Values can be made so that they begin many long chains of items; the search must not follow them all.
-    #[test]
-    fn the_search_ends_in_time() {
-        let item = |length: u32| {
-            let length = length.to_le_bytes();
-            let mut item = vec![ITEM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            item.extend_from_slice(&[length, length].concat());
-            item
-        };
-        let mut journal = batch(4);
-        for left in (0..1_000).rev() {
-            journal.extend_from_slice(&[BEGIN, 1, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9]);
-            journal.extend(item(left * 34));
-        }
-        journal.extend(std::iter::repeat_n(item(0), 5_000).flatten());
-        let error = of_one([journal, vec![9]].concat()).unwrap_err();
-        assert!(error.contains("at byte 52"), "{error}");
-    }
-}
+mod tests;

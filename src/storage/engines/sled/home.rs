@@ -24,6 +24,8 @@ use crate::storage::engine::ReadError;
 const TREE: &str = "tree";
 const TREE_NEW: &str = "tree.new";
 const LOG: &str = "db";
+const SETTINGS: &str = "conf";
+const SUMMARY: &str = "snap.";
 
 /// Bytes that sled keeps of its pages in memory. Its own default, 1 GiB, is too much for a part of a program.
 const CACHE_BYTES: u64 = 256 * 1024 * 1024;
@@ -61,6 +63,25 @@ pub(super) fn open(dir: &Path) -> Result<(::sled::Db, File), ReadError> {
 pub(super) fn is_there(dir: &Path) -> Result<bool, ReadError> {
     let tree = dir.join(TREE);
     tree.try_exists().map_err(|error| failed("look into", dir, &error))
+}
+
+/// The files of a store that sled makes anew from its log if they are missing: its settings, which are always the same
+/// here, and what it had made of the log when it was last closed. None if there is no log.
+pub(super) fn made_anew(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let tree = dir.join(TREE);
+    if !tree.join(LOG).is_file() {
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&tree)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_file() && (name == SETTINGS || name.starts_with(SUMMARY)) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Makes an empty store that is on disk as a whole before it has its name.
@@ -109,14 +130,25 @@ fn start_once(path: &Path) -> Result<::sled::Db, ::sled::Error> {
 fn guarded<T>(path: &Path, open: impl FnOnce() -> Result<T, ::sled::Error>) -> Result<T, ReadError> {
     match catch_unwind(AssertUnwindSafe(open)) {
         Ok(Ok(opened)) => Ok(opened),
-        Ok(Err(::sled::Error::Io(error))) => Err(failed("open", path, &unlocked(error))),
-        Ok(Err(error)) => Err(read_error(error)),
-        Err(panic) => Err(ReadError::Corrupt(format!(
-            "sled can't read its files in {} ({}): restore them from a backup",
-            path.display(),
-            words(panic.as_ref())
-        ))),
+        Ok(Err(::sled::Error::Io(error))) if !is_damage(&error) => Err(failed("open", path, &unlocked(error))),
+        Ok(Err(error)) => Err(match read_error(error) {
+            ReadError::Corrupt(what) => damaged(path, &what),
+            ReadError::Unavailable(error) => damaged(path, &error.to_string()),
+        }),
+        Err(panic) => Err(damaged(path, words(panic.as_ref()))),
     }
+}
+
+fn damaged(path: &Path, what: &str) -> ReadError {
+    let path = path.display();
+    ReadError::Corrupt(format!(
+        "sled can't read its files in {path} ({what}): restore them from a backup"
+    ))
+}
+
+/// Some damage sled takes for a file that ends too early, or for one of another kind.
+fn is_damage(error: &io::Error) -> bool {
+    [ErrorKind::UnexpectedEof, ErrorKind::InvalidData].contains(&error.kind())
 }
 
 /// Tells a store that is in use from one that can't be read.
