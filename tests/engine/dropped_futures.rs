@@ -332,6 +332,35 @@ fn a_gate_that_is_passed_and_dropped_before_the_code_rests_need_not_be_come_to_a
     }
 }
 
+thread_local! {
+    /// Whether the code has not been called yet.
+    static IS_FIRST: Cell<bool> = const { Cell::new(true) };
+}
+
+define!(GatedAhead: () => u32, accepts [], |ctx, _| {
+    IS_POLLED.set(IS_FIRST.replace(false));
+    let gate = async {
+        ctx.version("gate", 2)?;
+        ok(ctx.step("way", || async { ok(()) }).await?)
+    };
+    beside_what_is_ready(gate).await;
+    ctx.step("one", || async { ok(()) }).await?;
+    let ahead = ctx.version("ahead", 2)?;
+    ctx.step(&format!("way {ahead}"), || async { ok(()) }).await?;
+    ok(ahead)
+});
+
+/// What is left in the history of a gate like that does not make a new one look as if it had been passed before it existed.
+#[test]
+fn a_gate_ahead_is_new_whatever_gates_were_dropped_before() {
+    let end = in_every_mode::<GatedAhead, _>(1, |harness| {
+        IS_FIRST.set(true);
+        harness.start("i", &());
+        harness.run("i").unwrap()
+    });
+    assert_eq!(end, End::Completed(2));
+}
+
 workflow!(LoopThatIsCancelled, |ctx| {
     let body = |ctx: Ctx<Self>, (): ()| async move {
         let woken = ctx.sleep("long", "1h").await;
