@@ -82,11 +82,10 @@ impl Journal {
         if self.gates.in_doubt.is_empty() {
             return;
         }
-        let over = self.gates.in_doubt.extract_if(.., |_, seen| *seen <= place);
-        let over: Vec<_> = over.map(|(at, _)| at).collect();
-        let there = over
-            .into_iter()
-            .filter(|at| self.entries.contains_key(at) && !self.is_known(at));
-        self.put_away(there.collect());
+        let over = self.gates.in_doubt.iter().filter(|(_, seen)| **seen <= place);
+        let there = over.filter(|(at, _)| self.entries.contains_key(*at) && !self.is_known(at));
+        let gone = there.map(|(at, _)| at.clone()).collect();
+        self.gates.in_doubt.retain(|_, seen| *seen > place);
+        self.put_away(gone);
     }
 }
