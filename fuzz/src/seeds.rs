@@ -188,6 +188,7 @@ fn records() -> Vec<Seed> {
             }),
         ),
         seed("entry-version", &entry(EntryKind::Version { version: 2 })),
+        seed("entry-passed", &entry(EntryKind::Passed { version: 2, seen: 7 })),
         seed("entry-cancel", &entry(EntryKind::Cancel { reason: "r".into() })),
         seed("message", &message),
         seed("failure", &failure),

@@ -67,7 +67,9 @@ impl Cut {
             // has to decide it still. The code comes to it again also if it was made before the first thing that goes.
             EntryKind::Promise { .. } if asked_before || entry.id <= first_gone => return Some(undecided(entry)),
             // What stays was done because of it.
-            EntryKind::Version { .. } | EntryKind::Compensation { .. } if asked_before => return Some(entry.clone()),
+            EntryKind::Version { .. } | EntryKind::Passed { .. } | EntryKind::Compensation { .. } if asked_before => {
+                return Some(entry.clone());
+            }
             _ => {}
         }
         let below = self.at.as_ref().is_some_and(|at| location.is_at_or_below(at));

@@ -325,7 +325,7 @@ fn detail(store: &Store, kind: &EntryKind) -> Value {
             Value::Object(branches.iter().map(status).collect())
         }
         EntryKind::Race { winner } => json!({"winner": winner}),
-        EntryKind::Version { version } => json!({"version": version}),
+        EntryKind::Version { version } | EntryKind::Passed { version, .. } => json!({"version": version}),
         EntryKind::Cancel { reason } => json!({"reason": reason}),
         EntryKind::Map { items } => json!({"items": items}),
         EntryKind::Child(child) => {

@@ -166,6 +166,8 @@ pub(crate) struct Pulse {
     cancelling: Notify,
     /// Whether the attempt wants to hear of its cancellation.
     listens: AtomicBool,
+    /// Whether it has begun, or never will, whichever came first.
+    begun: OnceLock<bool>,
 }
 
 impl Pulse {
@@ -177,7 +179,22 @@ impl Pulse {
             cancelled: AtomicBool::new(false),
             cancelling: Notify::new(),
             listens: AtomicBool::new(false),
+            begun: OnceLock::new(),
         }
+    }
+
+    /// The code of the attempt is about to be called. Tells whether it may be: the attempt was not taken back.
+    pub(crate) fn begin(&self) -> bool {
+        *self.begun.get_or_init(|| true)
+    }
+
+    /// Takes the attempt back if its code has not been called. Tells whether that is so.
+    pub(crate) fn take_back(&self) -> bool {
+        let is_back = !*self.begun.get_or_init(|| false);
+        if is_back {
+            self.cancel();
+        }
+        is_back
     }
 
     /// Whether one of the attempts of an instance has told something since this was last asked.

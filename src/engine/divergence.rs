@@ -73,7 +73,7 @@ fn described(entry: &Entry) -> String {
         EntryKind::Publish { topic, .. } => format!("{name}, {topic}"),
         EntryKind::Child(child) if child.closed => format!("{name} that was closed, {}", child.instance),
         EntryKind::Child(child) => format!("{name}, {} as {}", child.workflow, child.instance),
-        EntryKind::Version { version } => format!("{name}, {version}"),
+        EntryKind::Version { version } | EntryKind::Passed { version, .. } => format!("{name}, {version}"),
         EntryKind::Receive { .. } if has_given_back(kind) => format!("{name} whose message went back unread"),
         EntryKind::Event { .. } if is_given_up(kind) => format!("{name} that was given up"),
         EntryKind::Event { .. } if is_complete && has_given_back(kind) => format!("{name} that went back unread"),

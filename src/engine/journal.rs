@@ -13,6 +13,7 @@ mod asking;
 mod children;
 mod delivery;
 mod events;
+mod gates;
 mod gathered;
 mod history;
 mod iterations;
@@ -45,6 +46,7 @@ use crate::storage::record::{ChildState, Entry, EntryKind, Failure, Message};
 
 pub(crate) use events::Looked;
 pub(crate) use events::{concerns, is_given_up, is_unseen, unseen, waits_for};
+use gates::Gates;
 use gathered::Gathered;
 pub(crate) use iterations::{Again, poll_inside};
 use shared::Buried;
@@ -81,6 +83,8 @@ struct Op {
     progress: Progress,
     /// Whether it waits, or waited, with an entry.
     recorded: bool,
+    /// How many were asked for before it.
+    number: u64,
     call_site: CallSite,
 }
 
@@ -193,6 +197,7 @@ pub(crate) struct Journal {
     /// Operations that were asked for since the last commit, and get rows in the next one.
     pub(crate) begun: usize,
     gathered: Gathered,
+    gates: Gates,
     /// Whether the code of this run has been called here.
     pub(crate) was_polled: bool,
     /// The names under which values are published.
@@ -273,6 +278,7 @@ impl Journal {
             row_bytes: ROW_BYTES,
             begun: 0,
             gathered: Gathered::after(last_id),
+            gates: Gates::default(),
             was_polled: false,
             published: BTreeSet::new(),
             exceeded: None,
@@ -282,6 +288,7 @@ impl Journal {
         journal.bytes = journal.entries.values().map(|entry| entry.kind.bytes() as u64).sum();
         let unasked = journal.entries.keys().filter(|location| !journal.is_known(location));
         journal.unasked = unasked.count();
+        journal.gates = Gates::load(&journal.entries);
         journal
     }
 

@@ -337,8 +337,9 @@ impl AnyHandle {
                     }
                     return Ok(answer);
                 }
-                // A commit that the resident had handed over before it left came in between.
-                Err(storage::Error::Refused(Refusal::Revision { .. })) => {}
+                // A commit that the resident had handed over before it left came in between, or something that it had on
+                // its way has got there.
+                Err(storage::Error::Refused(Refusal::Revision { .. } | Refusal::NotPosted)) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -8,7 +8,7 @@ use crate::ids::InstanceId;
 use crate::limits::{SWEEP_EVERY, TOMBSTONE_KEPT};
 use crate::storage::key::{Local, Meta};
 use crate::storage::record::{IndexRow, Origin, State, Status, Tombstone};
-use crate::storage::{Commit, Condition, Cursor, Error, Store, forget_most_seen, set_before_all};
+use crate::storage::{Commit, Condition, Cursor, Error, Refusal, Store, forget_most_seen, set_before_all};
 
 /// Hears of every instance that is deleted.
 pub(crate) type Gone = dyn Fn(&InstanceId) + Send + Sync;
@@ -172,7 +172,8 @@ async fn delete(store: &Store, instance: &InstanceId, retention: &Retention, now
         };
         match store.commit(commit).await {
             Ok(_) if all => return Ok(true),
-            Ok(_) => {}
+            // What it had on its way is seen to first, or something of that has got there meanwhile.
+            Ok(_) | Err(Error::Refused(Refusal::NotPosted)) => {}
             Err(Error::Refused(_)) => return Ok(false),
             Err(error) => return Err(error),
         }

@@ -34,6 +34,8 @@ pub enum Condition {
     Unseen(InstanceId, MessageId),
     /// The activation is the current one of its instance.
     Current(Activation),
+    /// The instance has something on its way that belongs to this revision and has this number there.
+    Posted(InstanceId, u64, u32),
 }
 
 /// One decision: conditions and rows.
@@ -263,6 +265,7 @@ impl Commit {
     pub fn posted(&mut self, namespace: &Namespace, revision: u64, index: u32) -> &mut Self {
         self.check(namespace);
         let key = Key::Outbox(self.shard, namespace.instance().as_str().into(), revision, index);
+        self.watch_next();
         self.batch.delete_with(|out| key.pack_into(out));
         self
     }

@@ -18,7 +18,7 @@ use crate::storage::value::{self, Record};
 /// Checks conditions for one group after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
-    /// Rows that the group wrote and that conditions may be about: hash of the key, then where the operation is.
+    /// Rows that the group wrote or removed and that conditions may be about: hash of the key, then where the operation is.
     staged: HashMap<u64, Vec<(usize, u32)>>,
     key: Vec<u8>,
 }
@@ -55,6 +55,11 @@ impl Checker {
                 Condition::Exists(instance) => {
                     view.existing(instance)?;
                 }
+                Condition::Posted(instance, revision, index) => {
+                    if !view.is_posted(instance, *revision, *index)? {
+                        return Err(Refusal::NotPosted.into());
+                    }
+                }
                 Condition::Open(instance) => {
                     let status = view.existing(instance)?.status;
                     if status.is_terminal() {
@@ -75,7 +80,8 @@ impl Checker {
     /// Remembers what an accepted commit wrote; it is the batch at `index` of its group.
     pub(crate) fn remember(&mut self, commit: &Commit, index: usize) {
         for operation in &commit.watched {
-            if let Some(Operation::Set { key, .. }) = commit.batch.operations().nth(*operation as usize) {
+            let operation_at = commit.batch.operations().nth(*operation as usize);
+            if let Some(Operation::Set { key, .. } | Operation::Delete { key }) = operation_at {
                 self.staged.entry(xxh3_64(key)).or_default().push((index, *operation));
             }
         }
@@ -112,6 +118,15 @@ impl View<'_> {
         self.read(&Key::Dedup(self.shard, instance.as_str().into(), message.into()))
     }
 
+    /// Whether a row is in the outbox. Nobody asks about one that the group has put there: it is not in the store yet.
+    fn is_posted(&self, instance: &InstanceId, revision: u64, index: u32) -> Result<bool> {
+        let key = Key::Outbox(self.shard, instance.as_str().into(), revision, index).pack();
+        if is_removed(&self.checker.staged, self.batches, &key) {
+            return Ok(false);
+        }
+        Ok(self.engine.get(self.shard, &key)?.is_some())
+    }
+
     fn read<R: Record>(&mut self, key: &Key<'_>) -> Result<Option<R>> {
         let bytes = &mut self.checker.key;
         bytes.clear();
@@ -141,4 +156,11 @@ fn staged<'a>(staged: &HashMap<u64, Vec<(usize, u32)>>, batches: &'a [Batch], wa
             _ => None,
         },
     )
+}
+
+/// Whether the group so far removes a key.
+fn is_removed(staged: &HashMap<u64, Vec<(usize, u32)>>, batches: &[Batch], wanted: &[u8]) -> bool {
+    let places = staged.get(&xxh3_64(wanted)).into_iter().flatten();
+    let mut operations = places.map(|(index, operation)| batches[*index].operations().nth(*operation as usize));
+    operations.any(|operation| matches!(operation, Some(Operation::Delete { key }) if key == wanted))
 }

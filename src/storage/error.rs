@@ -258,6 +258,9 @@ pub enum Refusal {
     /// The commit comes from an activation that is over.
     #[error("the commit comes from an activation that is over")]
     StaleActivation,
+    /// What was on its way is not there any more, or in another place.
+    #[error("what was on its way is not there any more")]
+    NotPosted,
 }
 
 impl Error {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::ids::{InstanceId, Shard};
 use crate::limits::{OUTGOING_BYTES_MAX, OUTGOING_MAX};
-use crate::storage::commit::Commit;
+use crate::storage::commit::{Commit, Condition};
 use crate::storage::engine::{Direction, Scan, Snapshot};
 use crate::storage::error::Result;
 use crate::storage::key::{self, Key};
@@ -77,6 +77,9 @@ impl Store {
 /// Puts what an instance has on its way before everything that another one with its id may send: it is about to be deleted,
 /// and the next one counts its revisions from the beginning. What can't be read stays where it is. Tells whether that is
 /// all; if not, the rest needs another commit first.
+///
+/// The courier carries these rows meanwhile. It finds that one is not where it was, for the commit closes its group; and one
+/// that it has delivered since they were read is not put there again, for the commit is refused then.
 pub(crate) fn set_before_all(commit: &mut Commit, namespace: &Namespace, snapshot: &dyn Snapshot) -> Result<bool> {
     let (shard, instance) = (namespace.shard(), namespace.instance().as_str());
     let mut next = 0;
@@ -95,6 +98,7 @@ pub(crate) fn set_before_all(commit: &mut Commit, namespace: &Namespace, snapsho
     )?;
     let (_, end) = key::below(&key::outbox_of(shard, instance));
     let (mut count, mut total, mut all) = (0, 0, true);
+    commit.sweeps = true;
     visit(
         snapshot,
         (&first, &end),
@@ -105,6 +109,7 @@ pub(crate) fn set_before_all(commit: &mut Commit, namespace: &Namespace, snapsho
                 return ControlFlow::Break(());
             }
             if let Some(outgoing) = outgoing {
+                commit.require(Condition::Posted(namespace.instance().clone(), revision, index));
                 commit.posted(namespace, revision, index);
                 commit.post(namespace, BEFORE_ALL, next, &outgoing);
                 (count, total, next) = (count + 1, total + bytes, next + 1);

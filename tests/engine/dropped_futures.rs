@@ -266,6 +266,101 @@ fn what_is_asked_for_and_dropped_before_the_code_rests_leaves_nothing_behind() {
     }
 }
 
+define!(Gated: u32 => Vec<u32>, accepts [News], |ctx, kind| {
+    let way = |ctx: Ctx<Self>, name: &'static str| async move {
+        let version = ctx.version(name, 2)?;
+        ctx.step(&format!("{name} {version}"), || async { ok(()) }).await?;
+        ok(version)
+    };
+    match kind {
+        0 => beside_what_is_ready(way(ctx.clone(), "gate")).await,
+        1 => {
+            let two = async { futures_util::try_join!(way(ctx.clone(), "gate"), way(ctx.clone(), "other")) };
+            beside_what_is_ready(two).await;
+        }
+        _ => {
+            let body = |ctx: Ctx<Self>, turn: u32| async move {
+                beside_what_is_ready(way(ctx.clone(), "gate")).await;
+                ctx.receive::<News>().await?;
+                ok(if turn == 2 { Loop::Break(()) } else { Loop::Continue(turn + 1) })
+            };
+            ctx.repeat("turns", 0, body).commit_interval(1).await?;
+        }
+    }
+    ctx.receive::<News>().await?;
+    // It has not been here, whatever of its past it has not come by again.
+    let ahead = way(ctx.clone(), "ahead").await?;
+    ctx.receive::<News>().await?;
+    ok(vec![ahead, way(ctx, "far ahead").await?])
+});
+
+/// Found by the simulation: a gate that `select!` polled, and dropped with what was behind it before the code rested, stayed
+/// in the history. A replay that did not poll it had an entry too many, and the instance was stuck for good. BEHAVIOUR 28.
+#[test]
+fn a_gate_that_is_passed_and_dropped_before_the_code_rests_need_not_be_come_to_again() {
+    for (kind, polled) in (0..3).flat_map(|kind| [(kind, true), (kind, false)]) {
+        let mut harness = Harness::<Gated>::new(Plan::Live, 1).audited();
+        IS_POLLED.set(polled);
+        harness.start("i", &kind);
+        for number in 0..8 {
+            let end = harness.run("i").unwrap();
+            for again in [!polled, polled] {
+                IS_POLLED.set(again);
+                let replayed = harness.replay("i").unwrap();
+                let ended = (end != End::Waiting).then(|| end.clone());
+                assert_eq!(replayed, ended, "{kind}, {polled}, {again}, {number}");
+            }
+            match end {
+                End::Waiting => harness.send("i", &News(number)),
+                end => assert_eq!(end, End::Completed(vec![2, 2]), "{kind}, {polled}"),
+            }
+        }
+        assert!(matches!(harness.run("i").unwrap(), End::Completed(_)));
+        // The same in a process that comes by it again each time.
+        IS_POLLED.set(polled);
+        let mut evicted = Harness::<Gated>::new(Plan::Evict, 1).audited();
+        evicted.start("i", &kind);
+        for number in 0..8 {
+            let end = evicted.run("i").unwrap();
+            IS_POLLED.set(number % 2 == 0);
+            match end {
+                End::Waiting => evicted.send("i", &News(number)),
+                end => assert_eq!(end, End::Completed(vec![2, 2]), "{kind}, {polled}"),
+            }
+        }
+        assert!(matches!(evicted.run("i").unwrap(), End::Completed(_)));
+    }
+}
+
+thread_local! {
+    /// Whether the code has not been called yet.
+    static IS_FIRST: Cell<bool> = const { Cell::new(true) };
+}
+
+define!(GatedAhead: () => u32, accepts [], |ctx, _| {
+    IS_POLLED.set(IS_FIRST.replace(false));
+    let gate = async {
+        ctx.version("gate", 2)?;
+        ok(ctx.step("way", || async { ok(()) }).await?)
+    };
+    beside_what_is_ready(gate).await;
+    ctx.step("one", || async { ok(()) }).await?;
+    let ahead = ctx.version("ahead", 2)?;
+    ctx.step(&format!("way {ahead}"), || async { ok(()) }).await?;
+    ok(ahead)
+});
+
+/// What is left in the history of a gate like that does not make a new one look as if it had been passed before it existed.
+#[test]
+fn a_gate_ahead_is_new_whatever_gates_were_dropped_before() {
+    let end = in_every_mode::<GatedAhead, _>(1, |harness| {
+        IS_FIRST.set(true);
+        harness.start("i", &());
+        harness.run("i").unwrap()
+    });
+    assert_eq!(end, End::Completed(2));
+}
+
 workflow!(LoopThatIsCancelled, |ctx| {
     let body = |ctx: Ctx<Self>, (): ()| async move {
         let woken = ctx.sleep("long", "1h").await;

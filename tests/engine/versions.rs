@@ -162,6 +162,20 @@ fn a_gate_is_retired_with_removed() {
     assert_eq!(finish(started::<Ungated>().deploy::<Retired>()), [9]);
 }
 
+code!(Forgetful, |ctx| {
+    step!(ctx, "before");
+    step!(ctx, "after");
+    ctx.receive::<News>().await?;
+    ok(vec![9])
+});
+
+/// That some gates need not be come to again is for those that were passed in what was dropped, and for no others.
+#[test]
+fn a_gate_that_is_gone_without_a_word_is_divergence() {
+    let divergence = started::<Gated>().deploy::<Forgetful>().run("i").unwrap_err();
+    assert_eq!(divergence.recorded.as_deref(), Some("version, 2"), "{divergence}");
+}
+
 macro_rules! turns {
     ($ctx:ident, $code:ty, $gate:expr) => {{
         let body = |ctx: Ctx<$code>, mut seen: Vec<u32>| async move {

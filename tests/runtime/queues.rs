@@ -168,6 +168,35 @@ fn a_rate_is_never_exceeded_in_any_stretch_of_its_time() {
     });
 }
 
+/// Found by the simulation: an attempt that had not begun when its instance was paused began afterwards, as late as the
+/// queue got to it. Whoever had paused had been told that nothing begins any more. BEHAVIOUR 44.
+#[test]
+fn who_waits_for_its_turn_when_it_is_held_does_not_begin() {
+    in_virtual_time(async {
+        let test = "held".to_owned();
+        let config = Config::default().queue_attempts_max("mail", 1);
+        let runtime = Machine::new().open(builder(), config).await;
+        let mails = || {
+            let is_mail = |(kind, _): &&(String, _)| kind == "mail";
+            seen(&test, |seen| seen.began.iter().filter(is_mail).count())
+        };
+        let first = runtime.start(posts, test.clone()).await.unwrap();
+        let second = runtime.start(posts, test.clone()).await.unwrap();
+        settle().await;
+        let stats = runtime.stats();
+        assert_eq!((stats.queues["mail"].running, stats.queues["mail"].waiting), (1, 1));
+        assert!(second.pause().await.unwrap().is_done());
+        first.result().await.unwrap();
+        pass(Duration::from_secs(60)).await;
+        assert_eq!(mails(), 1, "the one that is not held");
+        let stats = runtime.stats();
+        assert_eq!((stats.queues["mail"].running, stats.queues["mail"].waiting), (0, 0));
+        second.resume().await.unwrap();
+        second.result().await.unwrap();
+        assert_eq!(mails(), 2);
+    });
+}
+
 /// An attempt that is cancelled while it waits gives up its place, and takes nobody's turn.
 #[test]
 fn who_is_cancelled_while_it_waits_is_gone() {

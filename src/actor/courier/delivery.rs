@@ -127,7 +127,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
         let build: Build<'_> = Box::new(|arrivals| {
             let mut commit = Commit::new(sender.shard());
             for ((row, outgoing), target) in batch.iter().zip(&targets) {
-                self.put(&mut commit, target, &outgoing.parcel, arrivals, (&row.from, true));
+                self.put(&mut commit, target, &outgoing.parcel, arrivals, (row, true));
                 commit.posted(&sender, row.revision, row.index);
             }
             commit
@@ -170,7 +170,7 @@ impl<'a, H: Hand> Delivery<'a, H> {
         let at_home = sender.shard() == shard;
         let build: Build<'_> = Box::new(|arrivals| {
             let mut commit = Commit::new(shard);
-            self.put(&mut commit, &target, &outgoing.parcel, arrivals, (&row.from, at_home));
+            self.put(&mut commit, &target, &outgoing.parcel, arrivals, (row, at_home));
             if at_home {
                 commit.posted(&sender, row.revision, row.index);
             }
@@ -193,12 +193,14 @@ impl<'a, H: Hand> Delivery<'a, H> {
                 Ok(())
             }
             Err(Error::Refused(Refusal::Exists)) => self.exists(row, outgoing, target, carried).await,
+            // Its sender is being deleted: it was written anew, and is carried as that.
+            Err(Error::Refused(Refusal::NotPosted)) => Ok(()),
             Err(Error::Refused(Refusal::Missing)) if is_topic(target.as_str()) => {
                 self.open_topic(&target, &outgoing.parcel).await?;
                 // Now it is there; whatever refuses it then is tried again in the next round.
                 let build: Build<'_> = Box::new(|arrivals| {
                     let mut commit = Commit::new(shard);
-                    self.put(&mut commit, &target, &outgoing.parcel, arrivals, (&row.from, false));
+                    self.put(&mut commit, &target, &outgoing.parcel, arrivals, (row, false));
                     commit
                 });
                 self.hand.commit(shard, build).await?;
@@ -226,14 +228,14 @@ impl<'a, H: Hand> Delivery<'a, H> {
         target: &InstanceId,
         parcel: &Parcel,
         arrivals: &mut Arrivals<'_>,
-        (sender, at_home): (&InstanceId, bool),
+        (row, at_home): (&Posted, bool),
     ) {
         let namespace = self.store.namespace(target);
         match parcel {
             Parcel::Message { message, .. } if at_home && is_topic(target.as_str()) => {
                 commit.hand_over(&namespace, arrivals.next_place(), message);
-                // Last: what came there before is known as such, whoever is gone meanwhile.
-                commit.require(Condition::Exists(sender.clone()));
+                // Last: what came there before is known as such, whatever has become of the row meanwhile.
+                commit.require(Condition::Posted(row.from.clone(), row.revision, row.index));
             }
             Parcel::Message { message, .. } => {
                 commit.deliver(&namespace, arrivals.next_place(), message);
@@ -310,19 +312,19 @@ impl<'a, H: Hand> Delivery<'a, H> {
         }
     }
 
-    /// Removes a row, and tells whether its sender was there until then. When a sender is deleted, what it has on its way is
-    /// written anew: the same note may be carried once more then, and has to be known.
+    /// Removes a row, and tells whether it was there until then. When a sender is deleted, what it has on its way is
+    /// written anew, whoever has its id next: the same note may be carried once more then, and has to be known.
     async fn remove_while_there(&self, row: &Posted) -> Result<bool> {
         let sender = self.store.namespace(&row.from);
         let build: Build<'_> = Box::new(|_| {
             let mut commit = Commit::new(sender.shard());
-            commit.require(Condition::Exists(row.from.clone()));
+            commit.require(Condition::Posted(row.from.clone(), row.revision, row.index));
             commit.posted(&sender, row.revision, row.index);
             commit
         });
         match self.hand.commit(sender.shard(), build).await {
             Ok(()) => Ok(true),
-            Err(Error::Refused(Refusal::Missing)) => self.remove(row).await.map(|()| false),
+            Err(Error::Refused(Refusal::NotPosted)) => Ok(false),
             Err(error) => Err(error),
         }
     }

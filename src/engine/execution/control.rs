@@ -26,10 +26,12 @@ impl Execution {
         self.state.paused = paused;
     }
 
-    /// A turn of an instance that is held: what had begun is recorded when it ends, and that is all.
+    /// A turn of an instance that is held: what had begun is recorded when it ends, and that is all. What had not is taken
+    /// back before anybody is told that the instance is held.
     pub(crate) fn hold(&mut self, now: Millis) -> Turn {
         self.finished.append(&mut self.ephemeral);
         let mut turn = Turn {
+            cancel: self.take_back_attempts(),
             commit: self.stage(now),
             ..Turn::default()
         };

@@ -128,7 +128,11 @@ impl Execution {
                 .as_ref()
                 .is_some_and(|(witness, call)| witness.stands_in(call));
             let work = Arc::clone(&step.work);
+            let beginning = Arc::clone(&pulse);
             let attempting: Attempting = Box::pin(async move {
+                if !beginning.begin() {
+                    return Err(Failure::cancelled("the instance was held before the attempt began"));
+                }
                 if let Some(instead) = witnessed.and_then(|(witness, call)| witness.begin(call)) {
                     return instead.await;
                 }
@@ -173,6 +177,26 @@ impl Execution {
             activity: work.activity,
             input: work.input(),
         }
+    }
+
+    /// Takes back the attempts whose code has not been called: those that wait for their turn, or that nobody has got round
+    /// to yet. They are due when the instance goes on. Those that wait for a commit have not been let go in the first place.
+    pub(crate) fn take_back_attempts(&mut self) -> Vec<Location> {
+        let held = &self.held;
+        let waits = |(location, step): (&Location, &mut RunningStep)| match &step.phase {
+            Phase::Running {
+                id, since_ms, pulse, ..
+            } if held.iter().all(|begin| begin.id != *id) && pulse.take_back() => Some((location.clone(), *since_ms)),
+            _ => None,
+        };
+        let back: Vec<_> = self.steps.running().filter_map(waits).collect();
+        for (location, at_ms) in &back {
+            if let Some(mut step) = self.steps.remove(location) {
+                step.phase = Phase::Due { at_ms: *at_ms };
+                self.steps.insert(location.clone(), step);
+            }
+        }
+        back.into_iter().map(|(location, _)| location).collect()
     }
 
     /// Forgets a step that nobody waits for any more. Tells whether an attempt has to be cancelled.

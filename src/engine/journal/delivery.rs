@@ -24,6 +24,7 @@ impl Journal {
         if self.stops() {
             return false;
         }
+        self.pass_over_gates(self.seen);
         self.pass_over_what_is_left();
         let next = self.undelivered.front().and_then(|next| self.entries[next].completed);
         // What lies between is gone: iterations that were left behind.

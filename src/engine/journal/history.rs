@@ -148,7 +148,8 @@ impl Journal {
         if self.unasked > 0 {
             let below = self.entries.range(iteration.clone()..).map(|(at, _)| at);
             let mut below = below.take_while(|at| at.is_at_or_below(iteration));
-            if let Some(unasked) = below.find(|at| !self.is_known(at)).cloned() {
+            let unasked = |at: &&Location| !self.is_known(at) && !self.gates.is_in_doubt(at);
+            if let Some(unasked) = below.find(unasked).cloned() {
                 self.diverge_unasked(&unasked);
             }
         }
@@ -201,7 +202,7 @@ impl Journal {
     }
 
     /// Puts entries away that have nothing more to say. Their completions are passed over when it is their turn.
-    fn put_away(&mut self, gone: Vec<Location>) {
+    pub(super) fn put_away(&mut self, gone: Vec<Location>) {
         for at in gone {
             self.unasked -= usize::from(!self.is_known(&at));
             // Nobody can hold it any more: a crash has come between the dropping and the closing.

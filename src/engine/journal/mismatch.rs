@@ -10,6 +10,7 @@ use crate::storage::record::EntryKind;
 impl Journal {
     /// The code came to its end, or to where nothing more is recorded: whatever it did not ask for was for other code.
     pub(crate) fn expect_nothing_unasked(&mut self, ended: bool) {
+        self.pass_over_gates(u64::MAX);
         if self.unasked == 0 {
             return;
         }

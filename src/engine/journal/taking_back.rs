@@ -19,6 +19,7 @@ impl Journal {
     /// The code is about to be polled: what is recorded by now has outlived a rest.
     pub(crate) fn begin_poll(&mut self) {
         self.was_polled = true;
+        self.gates.rest();
         self.rested = Rested {
             last_id: self.last_id,
             dirty: self.dirty.len(),

@@ -40,7 +40,7 @@ impl<W> Ctx<W> {
         let recorded = journal.entries.get(&location).map(|entry| entry.kind.clone());
         let caught_up = journal.caught_up() && !journal.is_gone_through_again(&location);
         match recorded {
-            Some(EntryKind::Version { version }) => {
+            Some(EntryKind::Version { version } | EntryKind::Passed { version, .. }) => {
                 journal.know(&location, "version", call_site)?;
                 if version > latest {
                     journal.diverge(&location, &format!("version, {latest} at most"));
@@ -57,8 +57,7 @@ impl<W> Ctx<W> {
             }
             None => {
                 journal.know(&location, "version", call_site)?;
-                journal.note(&location, EntryKind::Version { version: latest });
-                journal.observed_undurable = true;
+                journal.pass_gate(&location, latest);
                 Ok(latest)
             }
         }

@@ -161,6 +161,14 @@ pub enum EntryKind {
     Checkpoint,
     /// The function failed, and what it did is being undone.
     Compensating(Failure),
+    /// The version at a gate that the code may not come by again: what it asked for behind it was dropped before it
+    /// rested, and perhaps the part of the code that the gate lies in as well.
+    Passed {
+        /// The version.
+        version: u32,
+        /// Completions that the code had seen when it passed.
+        seen: u64,
+    },
 }
 
 /// What a record is taken to have beside what users put into it.
@@ -195,6 +203,7 @@ impl EntryKind {
             | Self::Map { .. }
             | Self::Sent { .. }
             | Self::Publish { .. }
+            | Self::Passed { .. }
             | Self::Checkpoint => 0,
         };
         users + SMALL_BYTES
@@ -209,7 +218,7 @@ impl EntryKind {
             Self::Loop(_) => "loop",
             Self::Join { .. } => "join",
             Self::Race { .. } => "race",
-            Self::Version { .. } => "version",
+            Self::Version { .. } | Self::Passed { .. } => "version",
             Self::Removed => "removed",
             Self::Cancel { .. } => "cancel",
             Self::Deadline => "deadline",

@@ -176,6 +176,10 @@ fn entries_of_every_kind() {
         "05 01 0161",
     );
     begun(EntryKind::Version { version: 2 }, "06 02000000");
+    begun(
+        EntryKind::Passed { version: 2, seen: 7 },
+        "14 02000000 0700000000000000",
+    );
     begun(EntryKind::Removed, "07");
     begun(EntryKind::Cancel { reason: "r".into() }, "08 0172");
     begun(EntryKind::Deadline, "09");

@@ -45,7 +45,7 @@ pub(super) fn outcome(codecs: &Codecs, kind: &EntryKind) -> Option<String> {
         EntryKind::Child(child) => decided(codecs, child.decided.as_ref()),
         EntryKind::Event { decided: ended, .. } => decided(codecs, ended.as_ref()),
         EntryKind::Race { winner } => winner.clone(),
-        EntryKind::Version { version } => Some(version.to_string()),
+        EntryKind::Version { version } | EntryKind::Passed { version, .. } => Some(version.to_string()),
         EntryKind::Loop(state) => state.output.as_ref().map(|output| payload(codecs, output)),
         EntryKind::Sent { to, name, .. } => Some(format!("{name} to {to}")),
         EntryKind::Publish { topic, .. } => Some(topic.clone()),

@@ -1,5 +1,6 @@
 //! Bugs that the simulation has found, each as small as it gets.
 
+mod events;
 mod promises;
 mod resets;
 
@@ -31,6 +32,18 @@ fn play<F: Future<Output = ()>>(script: impl FnOnce(Simulated) -> F) {
         let played = tokio::time::timeout(patience, script(machine.simulated())).await;
         assert!(played.is_ok(), "somebody waits for ever");
     });
+}
+
+/// How long a commit takes where it takes time.
+const COMMIT: Duration = Duration::from_millis(20);
+
+/// The same machine, on which commits take a while.
+fn slow(machine: Simulated) -> Simulated {
+    let wait = || -> futures_util::future::BoxFuture<'static, ()> { Box::pin(tokio::time::sleep(COMMIT)) };
+    Simulated {
+        pace: Pace::new(wait),
+        ..machine
+    }
 }
 
 /// Continues as new when the first of two steps has returned; in the second run it waits for both.
@@ -65,14 +78,7 @@ impl Workflow for Hasty {
 #[test]
 fn what_a_step_returns_too_late_is_not_taken_for_that_of_the_next_run() {
     play(|machine| async {
-        let slow = || -> futures_util::future::BoxFuture<'static, ()> {
-            Box::pin(tokio::time::sleep(Duration::from_millis(20)))
-        };
-        let machine = Simulated {
-            pace: Pace::new(slow),
-            ..machine
-        };
-        let opening = Runtime::builder().workflow(Hasty).open_simulated(machine);
+        let opening = Runtime::builder().workflow(Hasty).open_simulated(slow(machine));
         let runtime = opening.await.unwrap();
         let hasty = runtime.start(Hasty, ()).await.unwrap();
         assert_eq!(hasty.result().await.unwrap(), (2, 2));

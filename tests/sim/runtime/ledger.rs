@@ -164,8 +164,6 @@ pub(crate) struct MessageSeen {
 pub(crate) struct Ledger {
     pub(crate) chance: Chance,
     pub(crate) trace: Vec<String>,
-    /// Attempts wait for each other, so one that was begun may run when the instance is held.
-    pub(crate) queues: bool,
     /// Nothing goes wrong any more.
     pub(crate) calm: bool,
     pub(crate) instances: BTreeMap<String, InstanceSeen>,
@@ -223,7 +221,6 @@ pub(crate) fn open(chance: Chance) {
     LEDGER.replace(Some(Ledger {
         chance,
         trace: Vec::new(),
-        queues: false,
         calm: false,
         instances: BTreeMap::new(),
         now_ms: 0,

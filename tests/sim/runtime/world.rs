@@ -83,7 +83,6 @@ impl<'a> World<'a> {
             .unwrap();
         ledger::with(|ledger| {
             ledger.note(format!("a life begins: {life:?}"));
-            ledger.queues = life.limits.attempts < 1_000;
             ledger.calm = life.ends == Ends::Finished;
             ledger.latest += 1;
             ledger.settles();

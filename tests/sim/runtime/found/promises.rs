@@ -3,14 +3,10 @@
 use std::time::Duration;
 
 use everstep::clock::Clock;
-use everstep::storage::Pace;
 use everstep::storage::record::Status;
-use everstep::{Ctx, Error, Handle, Result, Runtime, Sent, Simulated, Workflow, ok};
+use everstep::{Ctx, Error, Handle, Result, Runtime, Sent, Workflow, ok};
 
-use super::play;
-
-/// How long a commit takes.
-const COMMIT: Duration = Duration::from_millis(20);
+use super::{COMMIT, play, slow};
 
 /// Waits for a promise, and not for ever.
 struct Impatient;
@@ -24,15 +20,6 @@ impl Workflow for Impatient {
         let promise = ctx.promise::<String>("word")?;
         ctx.emit(promise.token())?;
         ok(promise.timeout("10s").await?)
-    }
-}
-
-/// The same machine, on which commits take a while.
-fn slow(machine: Simulated) -> Simulated {
-    let wait = || -> futures_util::future::BoxFuture<'static, ()> { Box::pin(tokio::time::sleep(COMMIT)) };
-    Simulated {
-        pace: Pace::new(wait),
-        ..machine
     }
 }
 
