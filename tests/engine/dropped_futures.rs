@@ -299,26 +299,26 @@ define!(Gated: u32 => Vec<u32>, accepts [News], |ctx, kind| {
 #[test]
 fn a_gate_that_is_passed_and_dropped_before_the_code_rests_need_not_be_come_to_again() {
     for (kind, polled) in (0..3).flat_map(|kind| [(kind, true), (kind, false)]) {
-        let mut harness = Harness::<Gated>::new(Plan::Live, 1).audited();
+        let mut rig = Rig::<Gated>::new(Plan::Live, 1).audited();
         IS_POLLED.set(polled);
-        harness.start("i", &kind);
+        rig.start("i", &kind);
         for number in 0..8 {
-            let end = harness.run("i").unwrap();
+            let end = rig.run("i").unwrap();
             for again in [!polled, polled] {
                 IS_POLLED.set(again);
-                let replayed = harness.replay("i").unwrap();
+                let replayed = rig.replay("i").unwrap();
                 let ended = (end != End::Waiting).then(|| end.clone());
                 assert_eq!(replayed, ended, "{kind}, {polled}, {again}, {number}");
             }
             match end {
-                End::Waiting => harness.send("i", &News(number)),
+                End::Waiting => rig.send("i", &News(number)),
                 end => assert_eq!(end, End::Completed(vec![2, 2]), "{kind}, {polled}"),
             }
         }
-        assert!(matches!(harness.run("i").unwrap(), End::Completed(_)));
+        assert!(matches!(rig.run("i").unwrap(), End::Completed(_)));
         // The same in a process that comes by it again each time.
         IS_POLLED.set(polled);
-        let mut evicted = Harness::<Gated>::new(Plan::Evict, 1).audited();
+        let mut evicted = Rig::<Gated>::new(Plan::Evict, 1).audited();
         evicted.start("i", &kind);
         for number in 0..8 {
             let end = evicted.run("i").unwrap();
@@ -353,10 +353,10 @@ define!(GatedAhead: () => u32, accepts [], |ctx, _| {
 /// What is left in the history of a gate like that does not make a new one look as if it had been passed before it existed.
 #[test]
 fn a_gate_ahead_is_new_whatever_gates_were_dropped_before() {
-    let end = in_every_mode::<GatedAhead, _>(1, |harness| {
+    let end = in_every_mode::<GatedAhead, _>(1, |rig| {
         IS_FIRST.set(true);
-        harness.start("i", &());
-        harness.run("i").unwrap()
+        rig.start("i", &());
+        rig.run("i").unwrap()
     });
     assert_eq!(end, End::Completed(2));
 }
