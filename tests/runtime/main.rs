@@ -4,6 +4,7 @@
 
 mod admission;
 mod alarms;
+mod attempts;
 mod batches;
 mod blocking;
 mod bounds;
