@@ -40,10 +40,18 @@ impl<W: Workflow> Harness<W> {
 /// Export an instance from production (`everstep export STORE --instance ID`), keep the file beside your tests, and a
 /// change of the code that would leave such instances stuck fails before it is deployed:
 ///
-/// ```no_run
-/// # use everstep::{Ctx, Result, ok, workflow};
-/// # #[workflow] async fn payment(ctx: Ctx<Payment>) -> Result<()> { ok(()) }
-/// everstep::testing::harness::replay_check::<Payment>(&std::fs::read_to_string("tests/order-17.ndjson").unwrap()).unwrap();
+/// ```
+/// # use everstep::testing::harness::{End, Harness, Plan, replay_check};
+/// # use everstep::{Ctx, Result, Workflow, ok, workflow};
+/// # #[workflow] async fn payment(ctx: Ctx<Payment>) -> Result<u32> { ok(ctx.step("charge", || async { ok(7) }).await?) }
+/// # let tests = tempfile::tempdir()?;
+/// # let mut harness = Harness::<Payment>::new(Plan::Live, 1);
+/// # harness.start("order-17", &());
+/// # harness.run("order-17")?;
+/// # std::fs::write(tests.path().join("order-17.ndjson"), harness.export("order-17"))?;
+/// let file = std::fs::read_to_string(tests.path().join("order-17.ndjson"))?;
+/// assert_eq!(replay_check::<Payment>(&file)?, Some(End::Completed(7)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Panics
