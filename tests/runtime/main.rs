@@ -9,6 +9,7 @@ mod batches;
 mod blocking;
 mod bounds;
 mod building;
+mod cancelling;
 mod carrying;
 mod costs;
 mod crash;
