@@ -57,7 +57,7 @@
 //! | have others do a part | [`Ctx::child`], [`Ctx::send`] | |
 //! | tell whoever waits | [`Ctx::publish`], [`Ctx::wait_event`] | [`Runtime::publish`] |
 //! | change under what runs | [`Ctx::patched`], [`Ctx::version`], [`Ctx::removed`] | |
-//! | find and operate | | [`Runtime::list`], [`Runtime::instance`], [`Runtime::batch`] |
+//! | find and operate | | [`Runtime::list`], [`Runtime::instance`], [`Runtime::batch`]; `Payment::status(&runtime, id)` with [`WorkflowExt`] |
 //!
 //! # What is promised
 //!

@@ -80,7 +80,7 @@ impl Location {
         Self(SmallVec::from_elem(Segment::Iteration { name, number }, 1))
     }
 
-    /// The location as people read it, with the names of its instance: `payment/retry~3/charge`.
+    /// The location as people read it, with the names of its instance: `payment/retry/retry~3/charge`.
     ///
     /// Names are free text. What separates them is marked where it stands inside of one, so that no two places have the
     /// same path: a step `a/b` is `a\/b`, and a step `retry~3` is `retry\~3`. What the runtime itself has recorded

@@ -45,6 +45,7 @@ fn decision(store: &Store, revision: u64) -> Commit {
             until_ms: None,
             taken: vec![kit::message(&format!("m{revision}"))],
         },
+        ran: None,
     };
     let mut commit = Commit::new(namespace.shard());
     commit

@@ -209,6 +209,17 @@ fn a_store_is_listed_shown_and_told() {
         (0..orders.len() as u64).collect::<Vec<_>>(),
         "in the order of completion"
     );
+    let reserved = history.iter().find(|entry| entry["path"] == "reserve").unwrap();
+    let ran = &reserved["succeeded"];
+    assert_eq!(ran["number"], 1, "{reserved}");
+    let ended = ran["started_at_ms"].as_u64().unwrap() + ran["duration_ms"].as_u64().unwrap();
+    assert!(ended <= reserved["at_ms"].as_u64().unwrap(), "{reserved}");
+    let reserve = |line: &&str| line.contains("reserve  step");
+    let told_by_line = told(&["history", store, "order-1"]);
+    assert!(
+        told_by_line.lines().find(reserve).unwrap().contains("  took "),
+        "{told_by_line}"
+    );
     assert!(told(&["history", store, "order-3"]).contains("attempt 1 failed"));
 
     assert!(told(&["verify", store]).contains("instances"));

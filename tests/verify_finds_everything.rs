@@ -112,7 +112,7 @@ struct Newer;
 impl Record for Newer {
     const TYPE: u8 = Entry::TYPE;
     const NAME: &'static str = "entry";
-    const VERSION: u8 = 2;
+    const VERSION: u8 = Entry::VERSION + 1;
 }
 
 /// An intact envelope around nothing.
@@ -408,6 +408,7 @@ fn histories_are_whole() {
         id: 2,
         completed: Some(Completed { order: 1, at_ms: 1 }),
         kind: EntryKind::Step(None),
+        ran: None,
     };
     finds(
         move |batch| set(batch, &victim(history(2)), &twice),

@@ -10,7 +10,7 @@ use everstep::storage::record::{
     AcceptedLoss, Alarm, Answer, AtGate, Attempt, Attempts, BranchStatus, ChildState, ClosePolicy, Closing, Completed,
     Content, DeadLetter, Decided, Emitted, Entry, EntryKind, Failure, FailureDetails, FailureKind, Flow, Gate, Held,
     Hold, IndexRow, Input, LoopState, Message, Name, Origin, Outgoing, Output, Parcel, Parent, Priority, Published,
-    Reach, Runnable, Seen, Stand, State, Status, StoreHeader, Tombstone,
+    Ran, Reach, Runnable, Seen, Stand, State, Status, StoreHeader, Tombstone,
 };
 use everstep::storage::value::{self, Record};
 use everstep::{MessageId, Shard};
@@ -140,6 +140,11 @@ fn records() -> Vec<Seed> {
         id: 1,
         completed: Some(Completed { order: 2, at_ms: 3 }),
         kind,
+        ran: Some(Ran {
+            number: 1,
+            started_at_ms: 2,
+            duration_ms: 1,
+        }),
     };
     let step = |outcome| entry(EntryKind::Step(outcome));
     let loss = AcceptedLoss {
@@ -228,6 +233,7 @@ fn between_instances(payload: &Payload, failure: &Failure, message: &Message) ->
         id: 1,
         completed: None,
         kind,
+        ran: None,
     };
     let child = ChildState {
         instance: "c".into(),

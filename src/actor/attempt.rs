@@ -15,11 +15,17 @@ use crate::engine::{AttemptEnd, Begin, Pulse};
 use crate::limits::CANCELLED_GRACE;
 use crate::spawn;
 
-/// Runs an attempt to its end; none if it was cancelled. `beat` is called when it has told of its progress.
+/// Runs an attempt to its end; none if it was cancelled. `began` is called when its code begins (of one that blocks, once
+/// more when it has a thread), `beat` when it has told of its progress.
 ///
 /// `permits` are dropped when the code of the attempt is over. A thread that goes on after its attempt timed out or was
 /// cancelled keeps them: it is still there, and so many may be there at once.
-pub(crate) async fn run(begin: Begin, permits: impl Send + 'static, beat: impl Fn()) -> Option<AttemptEnd> {
+pub(crate) async fn run(
+    begin: Begin,
+    permits: impl Send + 'static,
+    began: impl Fn(),
+    beat: impl Fn(),
+) -> Option<AttemptEnd> {
     let Begin {
         mut attempting,
         timeout,
@@ -28,6 +34,7 @@ pub(crate) async fn run(begin: Begin, permits: impl Send + 'static, beat: impl F
         pulse,
         ..
     } = begin;
+    began();
     if blocking {
         let (begins, begun) = oneshot::channel();
         let guarded = AssertUnwindSafe(attempting).catch_unwind();
@@ -39,6 +46,7 @@ pub(crate) async fn run(begin: Begin, permits: impl Send + 'static, beat: impl F
             end = &mut ending => return Some(end),
             Ok(since) = begun => since,
         };
+        began();
         let timeout = timeout.map(|timeout| timeout.saturating_sub(since.elapsed()));
         return Bounds { timeout, heartbeat }.watch(ending, &pulse, beat).await;
     }

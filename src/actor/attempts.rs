@@ -11,7 +11,7 @@ use tracing::{Instrument, Span};
 use crate::actor::attempt;
 use crate::actor::shared::Shared;
 use crate::actor::watchdog::{At, Watch};
-use crate::clock::Stopwatch;
+use crate::clock::{Clock, Stopwatch};
 use crate::engine::{AttemptEnd, AttemptId, Begin, Pulse};
 use crate::ids::InstanceId;
 use crate::location::Location;
@@ -41,6 +41,7 @@ pub(crate) enum Told {
 /// The running attempts of one resident. They are cancelled when this is dropped.
 pub(crate) struct Attempts {
     watch: Arc<Watch>,
+    clock: Arc<dyn Clock>,
     /// In the order in which they began, which is that in which they are cancelled: whoever waits for their places comes
     /// in that order too.
     running: BTreeMap<AttemptId, Running>,
@@ -79,6 +80,7 @@ impl Attempts {
         let (told, tellings) = mpsc::unbounded_channel();
         Self {
             watch: Arc::clone(&shared.watch),
+            clock: Arc::clone(&shared.clock),
             running: BTreeMap::new(),
             turnstile: Arc::clone(&shared.turnstile),
             lane,
@@ -126,6 +128,7 @@ impl Attempts {
         let path = attempt.path();
         let span = tracing::info_span!(parent: span, "attempt", step = path, number = attempt.number);
         let attempt = self.watched(instance, path, attempt);
+        let clock = Arc::clone(&self.clock);
         let task = async move {
             let (pulse, watch) = (Arc::clone(&attempt.pulse), Stopwatch::start());
             let pass = async {
@@ -147,7 +150,9 @@ impl Attempts {
                 permit = pass => {
                     telemetry::attempt_began(&workflow, watch.elapsed());
                     let watch = Stopwatch::start();
-                    let end = attempt::run(attempt, permit, || telling.beat()).await;
+                    let began = || pulse.measure_from(clock.now_ms());
+                    let end = attempt::run(attempt, permit, began, || telling.beat()).await;
+                    pulse.measure_end();
                     telemetry::attempt_ended(&workflow, outcome(end.as_ref()), watch.elapsed());
                     end
                 }

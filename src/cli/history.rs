@@ -58,10 +58,14 @@ impl History {
                 tell(at, paint::odd("x"), &what)?;
             }
             let kind = line.entry.kind.name();
-            let around = line.path.join("/").chars().count() + 2 + kind.len() + 2;
+            let took = line.took().unwrap_or_default();
+            let around = line.path.join("/").chars().count() + 2 + kind.len() + 2 + took.len() + 2;
             let room = wide.saturating_sub(around).clamp(20, 80);
             let detail = text::short(&line.told().unwrap_or_default(), room);
-            let what = format!("{path}  {}  {detail}", paint::faint(kind));
+            let mut what = format!("{path}  {}  {detail}", paint::faint(kind));
+            if !took.is_empty() {
+                what = format!("{}  {}", what.trim_end(), paint::faint(&took));
+            }
             match line.at_ms() {
                 Some(at) if line.failure().is_some() => tell(at, paint::bad("✗"), &what)?,
                 Some(at) => tell(at, paint::good("✓"), &what)?,

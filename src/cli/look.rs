@@ -173,6 +173,16 @@ impl Line {
         }
     }
 
+    /// Which attempt did it and how long that took, of a step and of what undoes one.
+    pub(crate) fn took(&self) -> Option<String> {
+        let ran = self.entry.ran?;
+        let took = text::span(ran.duration_ms);
+        Some(match ran.number {
+            1 => format!("took {took}"),
+            number => format!("attempt {number} took {took}"),
+        })
+    }
+
     /// How it ended, where it ended badly.
     pub(crate) fn failure(&self) -> Option<&Failure> {
         match &self.entry.kind {
@@ -217,6 +227,13 @@ impl Line {
             "detail": self.detail,
             "failure": self.failure().map(failure_object),
             "failed_attempts": failed,
+            "succeeded": self.entry.ran.map(|ran| {
+                json!({
+                    "number": ran.number,
+                    "started_at_ms": ran.started_at_ms,
+                    "duration_ms": ran.duration_ms,
+                })
+            }),
         })
     }
 }

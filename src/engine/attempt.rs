@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
+use crate::clock::{Millis, Stopwatch};
 use crate::engine::error::Result;
 use crate::engine::journal::SharedJournal;
 use crate::engine::scope::Facts;
@@ -19,20 +21,25 @@ use crate::storage::record::Failure;
 /// What an attempt knows about itself. A step's closure may take it as its argument.
 ///
 /// ```
-/// # use everstep::{Attempt, Ctx, Result, Workflow, ok};
-/// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
-/// let copied = ctx
-///     .step("copy", |attempt: Attempt| async move {
+/// # use everstep::{Attempt, Ctx, Result, Runtime, ensure, ok, workflow};
+/// #[workflow]
+/// async fn copies(ctx: Ctx<Copies>) -> Result<u32> {
+///     let copy = |attempt: Attempt| async move {
 ///         // Where the attempt before this one had got to.
 ///         let done: u32 = attempt.progress()?.unwrap_or(0);
 ///         for page in done..100 {
-///             attempt.heartbeat(&page)?;
+///             ensure!(page < 60 || done > 0, "the line broke");
+///             attempt.heartbeat(&(page + 1))?;
 ///         }
-///         ok(100)
-///     })
-///     .heartbeat("10s")
-///     .await?;
-/// # ok(copied) }
+///         ok(100 - done)
+///     };
+///     ok(ctx.step("copy", copy).heartbeat("10s").delay("1ms").await?)
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = Runtime::builder().workflow(copies).open("memory:").await?;
+/// // The second attempt had forty pages left.
+/// assert_eq!(runtime.start(copies, ()).await?.result().await?, 40);
+/// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct Attempt {
@@ -168,6 +175,9 @@ pub(crate) struct Pulse {
     listens: AtomicBool,
     /// Whether it has begun, or never will, whichever came first.
     begun: OnceLock<bool>,
+    /// When its code began, and what measures how long that takes.
+    began: Mutex<Option<(Millis, Stopwatch)>>,
+    took: OnceLock<Duration>,
 }
 
 impl Pulse {
@@ -180,6 +190,8 @@ impl Pulse {
             cancelling: Notify::new(),
             listens: AtomicBool::new(false),
             begun: OnceLock::new(),
+            began: Mutex::new(None),
+            took: OnceLock::new(),
         }
     }
 
@@ -195,6 +207,26 @@ impl Pulse {
             self.cancel();
         }
         is_back
+    }
+
+    /// The code of the attempt begins now, whatever it had to wait for until now.
+    pub(crate) fn measure_from(&self, now: Millis) {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Stopwatch::start()));
+    }
+
+    /// The attempt has ended: from here on it only waits to be heard.
+    pub(crate) fn measure_end(&self) {
+        let began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, watch)) = *began {
+            let _ = self.took.set(watch.elapsed());
+        }
+    }
+
+    /// When the attempt began and how long it took, if whoever ran it has measured that.
+    pub(crate) fn measured(&self) -> Option<(Millis, Millis)> {
+        let took = u64::try_from(self.took.get()?.as_millis()).unwrap_or(Millis::MAX);
+        let began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        began.map(|(at, _)| (at, took))
     }
 
     /// Whether one of the attempts of an instance has told something since this was last asked.

@@ -98,11 +98,18 @@ impl<E: StdError + 'static> From<E> for WorkflowError {
 /// Marks an error as not worth another attempt.
 ///
 /// ```
-/// # use everstep::{Result, critical, ok};
-/// async fn charge(amount: u32) -> Result<u32> {
-///     let checked = u16::try_from(amount).map_err(critical)?;
-///     ok(u32::from(checked))
+/// # use everstep::{Ctx, Error, Result, Runtime, critical, ok, workflow};
+/// #[workflow]
+/// async fn payment(ctx: Ctx<Payment>, amount: u32) -> Result<u16> {
+///     // However often it is tried, it remains too much.
+///     ok(ctx.step("charge", move || async move { u16::try_from(amount).map_err(critical) }).await?)
 /// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+/// # let payment = runtime.start(payment, 70_000).await?;
+/// let Err(Error::Failed(failure)) = payment.result().await else { panic!("it is too much") };
+/// assert_eq!(failure.attempts, 1);
+/// # Ok(()) }
 /// ```
 pub fn critical(error: impl Into<WorkflowError>) -> WorkflowError {
     error.into().marked(FailureKind::Critical)

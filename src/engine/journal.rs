@@ -42,7 +42,7 @@ use crate::engine::witness::{CallSite, Witness};
 use crate::ids::{InstanceId, MessageId};
 use crate::location::Location;
 use crate::storage::payload::Payload;
-use crate::storage::record::{ChildState, Entry, EntryKind, Failure, Message};
+use crate::storage::record::{ChildState, Entry, EntryKind, Failure, Message, Ran};
 
 pub(crate) use events::Looked;
 pub(crate) use events::{concerns, is_given_up, is_unseen, unseen, waits_for};
@@ -120,6 +120,8 @@ pub(crate) struct Journal {
     pub(crate) fresh: Vec<(Location, Request)>,
     /// Code of users that is dropped when the journal is unlocked.
     buried: Vec<Buried>,
+    /// The attempts that did what is about to be recorded, in the order in which it will be.
+    ran: VecDeque<(Location, Ran)>,
     /// Operations that were begun and whose futures were dropped.
     pub(crate) dropped: Vec<Location>,
     /// Messages that waits had taken which were dropped before anybody looked at them.
@@ -238,6 +240,7 @@ impl Journal {
             marks: Vec::new(),
             fresh: Vec::new(),
             buried: Vec::new(),
+            ran: VecDeque::new(),
             dropped: Vec::new(),
             unread: Vec::new(),
             looked: Vec::new(),

@@ -93,7 +93,7 @@
 //! **In which order to read:** [`Workflow`] and [`Ctx`]; `verbs`, one file each; `operation` (the future behind
 //! them), `journal` (what was asked and what is known), `execution` (the loop above, with `execution/function.rs` for
 //! the polling and `execution/stage.rs` for the commit), `divergence`. What is owed for each verb, and the test that
-//! shows it, stands in `docs/BEHAVIOUR.md`.
+//! shows it, stands in `docs/BEHAVIOUR.md`; what a step and a replay cost, in `docs/BENCHMARK.md`.
 
 mod answer;
 mod attempt;

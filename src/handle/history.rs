@@ -10,7 +10,7 @@ use crate::ids::InstanceId;
 use crate::location::Location;
 use crate::storage::Rows;
 use crate::storage::key::{Local, Meta};
-use crate::storage::record::{Attempts, Completed, Decided, Entry, EntryKind, Failure, Hold, Name, Stand, Status};
+use crate::storage::record::{Attempts, Completed, Decided, Entry, EntryKind, Failure, Hold, Name, Ran, Stand, Status};
 
 /// What an instance has done in its current run.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ pub struct History {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct HistoryEntry {
-    /// Its path, as people read it: `orders~3/charge`. A `/`, `~` or `\` inside of a name has a `\` before it: a step
+    /// Its path, as people read it: `orders/orders~3/charge`. A `/`, `~` or `\` inside of a name has a `\` before it: a step
     /// `a/b` is `a\/b`. What the runtime itself has recorded begins with a `~`: `~cancel`, `~deadline`.
     pub path: String,
     /// Its number among the entries.
@@ -43,6 +43,8 @@ pub struct HistoryEntry {
     pub kind: EntryKind,
     /// The attempts that failed, if any did.
     pub attempts: Option<Attempts>,
+    /// The attempt that succeeded, of a step or an undoing: which one it was, when it began and how long it took.
+    pub ran: Option<Ran>,
     location: Location,
 }
 
@@ -247,12 +249,18 @@ pub(super) fn entries(shared: &Shared, instance: &InstanceId, seen: &Seen) -> Re
     let mut entries = Vec::new();
     namespace.list(&*seen.snapshot, Rows::History(&Location::root()), &mut |local, row| {
         if let Local::History(location) = local {
-            let Entry { id, completed, kind } = row.decode()?;
+            let Entry {
+                id,
+                completed,
+                kind,
+                ran,
+            } = row.decode()?;
             entries.push(HistoryEntry {
                 path: location.path(&names),
                 id,
                 completed,
                 kind,
+                ran,
                 attempts: attempts.remove(&id),
                 location: location.into_owned(),
             });

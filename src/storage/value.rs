@@ -32,9 +32,7 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// Reads a record of an older version. A record whose version grows says here what became of the fields.
     fn upgrade(version: u8, _record: &[u8]) -> Result<Self, DecodeError> {
-        Err(DecodeError::Malformed(format!(
-            "there never was a schema version {version}"
-        )))
+        Err(DecodeError::never_was(version))
     }
 }
 
@@ -84,6 +82,11 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
+    /// A record says that it has a schema which no release ever wrote.
+    pub(crate) fn never_was(version: u8) -> Self {
+        Self::Malformed(format!("there never was a schema version {version}"))
+    }
+
     /// The stable code of this error.
     pub fn code(&self) -> &'static str {
         match self {
@@ -135,10 +138,15 @@ pub fn decode<R: Record>(key: &[u8], value: &[u8]) -> Result<R, DecodeError> {
     if envelope.version < R::VERSION {
         return R::upgrade(envelope.version, envelope.record);
     }
-    let mut rest = envelope.record;
-    let record = serde_bare::from_reader(&mut rest).map_err(|error| DecodeError::Malformed(error.to_string()))?;
+    read(envelope.record)
+}
+
+/// Reads what a schema says from bytes that have to end with it.
+pub(crate) fn read<T: DeserializeOwned>(record: &[u8]) -> Result<T, DecodeError> {
+    let mut rest = record;
+    let read = serde_bare::from_reader(&mut rest).map_err(|error| DecodeError::Malformed(error.to_string()))?;
     if rest.is_empty() {
-        Ok(record)
+        Ok(read)
     } else {
         Err(DecodeError::TrailingBytes { count: rest.len() })
     }

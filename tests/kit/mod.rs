@@ -128,6 +128,7 @@ pub(crate) fn step(namespace: &Namespace, revision: u64, bytes: Vec<u8>) -> Comm
                     at_ms: revision,
                 }),
                 kind: EntryKind::Step(Some(outcome)),
+                ran: None,
             },
         )
         .set_index(namespace, &origin(), &state(revision, Status::Running))

@@ -4,10 +4,12 @@
 
 mod admission;
 mod alarms;
+mod attempts;
 mod batches;
 mod blocking;
 mod bounds;
 mod building;
+mod cancelling;
 mod carrying;
 mod copies;
 mod costs;

@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use everstep::storage::record::Status;
-use everstep::{AnyHandle, Ctx, Effect, Error, Handle, Message, Operated, Result, Runtime, Sent, ensure, ok, workflow};
+use everstep::{
+    AnyHandle, Attempt, Ctx, Effect, Error, Handle, Message, Operated, Result, Retry, Runtime, Sent, WorkflowError,
+    ensure, ok, workflow,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::kit::{Word, machine, pass};
@@ -17,12 +20,29 @@ use crate::kit::{Word, machine, pass};
 #[derive(Debug, Message, Serialize, Deserialize)]
 struct Remark;
 
-/// Waits for a word for a minute. What fails is kept for inspection.
+/// Waits for a word for a minute, or does something that takes as long, or that has to be done again as much later. What
+/// fails is kept for inspection.
 #[workflow(accepts(Word, Remark), strategy = "quarantine")]
-async fn raced(ctx: Ctx<Raced>, fails: bool) -> Result<Option<u64>> {
+async fn raced(ctx: Ctx<Raced>, comes_to: Situation) -> Result<Option<u64>> {
     ctx.step("pack", || async { ok(()) }).await?;
-    ensure!(!fails, "it was to fail");
-    ok(ctx.receive::<Word>().within("60s").await?.map(|Word(word)| word))
+    match comes_to {
+        Situation::Quarantined => Err(WorkflowError::msg("it was to fail")),
+        Situation::Running => ok(ctx.step("load", || load(WAKES)).await?),
+        Situation::BackingOff => {
+            let again = Retry::default().delay(WAKES).without_jitter();
+            let load = |attempt: Attempt| async move {
+                ensure!(attempt.number() > 1, "not at once");
+                load(Duration::ZERO).await
+            };
+            ok(ctx.step("load", load).retry(again).await?)
+        }
+        _ => ok(ctx.receive::<Word>().within(WAKES).await?.map(|Word(word)| word)),
+    }
+}
+
+async fn load(takes: Duration) -> Result<Option<u64>> {
+    pass(takes).await;
+    ok(None)
 }
 
 /// What can happen to an instance.
@@ -56,17 +76,23 @@ const ALL: [Happens; 11] = [
 ];
 
 /// How an instance is when it happens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Situation {
     Waiting,
+    /// An attempt at a step runs.
+    Running,
+    /// One has failed, and the next is not due yet.
+    BackingOff,
     Paused,
     Completed,
     Terminated,
     Quarantined,
 }
 
-const SITUATIONS: [Situation; 5] = [
+const SITUATIONS: [Situation; 7] = [
     Situation::Waiting,
+    Situation::Running,
+    Situation::BackingOff,
     Situation::Paused,
     Situation::Completed,
     Situation::Terminated,
@@ -83,10 +109,9 @@ const WAKES: Duration = Duration::from_secs(60);
 const SETTLES: Duration = Duration::from_millis(100);
 
 async fn begin(runtime: &Runtime, situation: Situation) -> Handle<Raced> {
-    let fails = situation == Situation::Quarantined;
-    let handle = runtime.start(raced, fails).await.unwrap().into_handle();
+    let handle = runtime.start(raced, situation).await.unwrap().into_handle();
     match situation {
-        Situation::Waiting => {}
+        Situation::Waiting | Situation::Running | Situation::BackingOff => {}
         Situation::Paused => drop(handle.pause().await.unwrap()),
         Situation::Completed => drop(handle.send(Word(9)).await.unwrap()),
         Situation::Terminated => {
@@ -269,6 +294,16 @@ async fn every_pair_comes_to_an_order_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_pair_comes_to_an_order_while_a_step_runs() {
+    every_pair_in(Situation::Running).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_pair_comes_to_an_order_while_it_backs_off() {
+    every_pair_in(Situation::BackingOff).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_pair_comes_to_an_order_while_it_is_paused() {
     every_pair_in(Situation::Paused).await;
 }
@@ -296,8 +331,10 @@ async fn the_table_says_what_happens() {
         .open_simulated(machine())
         .await
         .unwrap();
-    let mut table =
-        String::from("|  | waiting | paused | completed | terminated | quarantined |\n|---|---|---|---|---|---|\n");
+    let mut table = String::from(
+        "|  | waiting | running | backing off | paused | completed | terminated | quarantined |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
     for what in ALL {
         table.push_str(&format!("| {} |", format!("{what:?}").to_lowercase()));
         for situation in SITUATIONS {

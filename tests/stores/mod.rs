@@ -17,7 +17,7 @@ use everstep::storage::key::{Arrival, Key, Local, Meta};
 use everstep::storage::payload::Payload;
 use everstep::storage::record::{
     Attempt, Attempts, Completed, Decided, Entry, EntryKind, Failure, FailureDetails, FailureKind, Input, Message,
-    Name, Origin, Output, Runnable, State, Status,
+    Name, Origin, Output, Ran, Runnable, State, Status,
 };
 use everstep::storage::value;
 use everstep::storage::{Commit, Condition, OpenOptions, Store};
@@ -126,6 +126,11 @@ impl Plan {
                 at_ms: 7,
             }),
             kind: EntryKind::Step(Some(Decided::Completed(self.payload()))),
+            ran: Some(Ran {
+                number: 1,
+                started_at_ms: 6,
+                duration_ms: 1,
+            }),
         }
     }
 

@@ -92,6 +92,7 @@ impl StoreWriter {
                 id: 0,
                 completed: None,
                 kind: EntryKind::Step(Some(outcome)),
+                ran: None,
             },
             message: Message::told(
                 String::from("parcel scanned"),

@@ -10,6 +10,9 @@ impl Execution {
     pub(super) fn let_go(&mut self, turn: &mut Turn, now: Millis) {
         let mut journal = self.journal.lock();
         let (dropped, unread) = (std::mem::take(&mut journal.dropped), journal.take_unread());
+        for location in &dropped {
+            journal.take_ran(location);
+        }
         drop(journal);
         self.give_back(unread);
         self.tell_what_was_looked_at(now);

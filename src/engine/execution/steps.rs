@@ -103,7 +103,7 @@ impl Execution {
             // It began when what it follows from was durable, or when it was due. When the process died nobody knows.
             let began = due.unwrap_or_default().max(self.state.updated_at_ms).min(now);
             let failure = Failure::new(FailureKind::Crashed, "the process ended");
-            self.attempt_failed(location, failure, began, now);
+            self.attempt_failed(location, failure, (began, now.saturating_sub(began)), now);
         }
     }
 
@@ -247,10 +247,12 @@ impl Execution {
         if *id != ended {
             return;
         }
-        let (since_ms, pulse) = (*since_ms, Arc::clone(pulse));
+        let pulse = Arc::clone(pulse);
+        let (began, took) = pulse.measured().unwrap_or((*since_ms, now.saturating_sub(*since_ms)));
         let failure = match end {
             AttemptEnd::Returned(Ok(payload)) => {
                 self.weigh(location, payload.bytes.len());
+                self.attempt_succeeded(location, began, took);
                 self.step_ended(location, Decided::Completed(payload));
                 return;
             }
@@ -265,7 +267,20 @@ impl Execution {
         if let Some(progress) = pulse.take_progress() {
             self.attempts_at(location).progress = Some(progress);
         }
-        self.attempt_failed(location, failure.bounded(), since_ms, now);
+        self.attempt_failed(location, failure.bounded(), (began, took), now);
+    }
+
+    /// Keeps which attempt it was that succeeded. It goes with the result, into the same row.
+    fn attempt_succeeded(&mut self, location: &Location, started_at_ms: Millis, duration_ms: Millis) {
+        if let Some(step) = self.steps.get(location) {
+            let number = step.number;
+            let ran = record::Ran {
+                number,
+                started_at_ms,
+                duration_ms,
+            };
+            self.journal.lock().succeeded(location.clone(), ran);
+        }
     }
 
     /// A step is over: that becomes durable with the next commit.
@@ -292,7 +307,7 @@ impl Execution {
     }
 
     /// Records a failed attempt; there is going to be another one, or the step has failed for good.
-    fn attempt_failed(&mut self, location: &Location, failure: Failure, since_ms: Millis, now: Millis) {
+    fn attempt_failed(&mut self, location: &Location, failure: Failure, ran: (Millis, Millis), now: Millis) {
         let Some(mut step) = self.steps.remove(location) else {
             return;
         };
@@ -318,7 +333,7 @@ impl Execution {
                     _ if retryable => FailureKind::Critical,
                     _ => failure.kind,
                 };
-                self.keep_attempt(location, number, failure.clone(), since_ms, now);
+                self.keep_attempt(location, number, failure.clone(), ran);
                 let failure = failure.of_kind(kind);
                 self.report(failure.clone(), Consequence::StepFailed);
                 self.steps.insert(location.clone(), step);
@@ -331,7 +346,7 @@ impl Execution {
         step.number = number + 1;
         step.phase = Phase::Due { at_ms };
         self.steps.insert(location.clone(), step);
-        self.keep_attempt(location, number, failure, since_ms, now);
+        self.keep_attempt(location, number, failure, ran);
         let attempts = self.attempts_at(location);
         attempts.count = number;
         attempts.next_at_ms = Some(at_ms);
@@ -339,13 +354,13 @@ impl Execution {
 
     /// Keeps how an attempt failed. It may be there already: the end of a step may be too much for the commit that stored
     /// the last attempt at it, and when the process dies in between that attempt is made again.
-    fn keep_attempt(&mut self, location: &Location, number: u32, failure: Failure, since_ms: Millis, now: Millis) {
+    fn keep_attempt(&mut self, location: &Location, number: u32, failure: Failure, (began, took): (Millis, Millis)) {
         let failed = &mut self.attempts_at(location).failed;
         failed.retain(|attempt| attempt.number != number);
         failed.push(record::Attempt {
             number,
-            started_at_ms: since_ms,
-            duration_ms: now.saturating_sub(since_ms),
+            started_at_ms: began,
+            duration_ms: took,
             failure,
         });
         let surplus = failed.len().saturating_sub(ATTEMPTS_KEPT_MAX);

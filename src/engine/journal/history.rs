@@ -7,7 +7,7 @@ use crate::engine::journal::delivery::deliver;
 use crate::engine::journal::{Journal, Outcome, Progress};
 use crate::engine::witness::CallSite;
 use crate::location::{Location, Segment};
-use crate::storage::record::{Completed, Entry, EntryKind};
+use crate::storage::record::{Completed, Entry, EntryKind, Ran};
 
 impl Journal {
     /// Records how an operation stands that the code has asked for. It is stored at once.
@@ -33,17 +33,28 @@ impl Journal {
 
     fn put(&mut self, location: &Location, kind: EntryKind, completed: Option<Completed>) {
         self.bytes += kind.bytes() as u64;
+        let ran = if kind.comes_of_an_attempt() {
+            self.take_ran(location)
+        } else {
+            None
+        };
         match self.entries.entry(location.clone()) {
             btree_map::Entry::Occupied(mut entry) => {
                 let entry = entry.get_mut();
                 self.bytes = self.bytes.saturating_sub(entry.kind.bytes() as u64);
                 entry.completed = completed;
                 entry.kind = kind;
+                entry.ran = ran.or(entry.ran);
             }
             btree_map::Entry::Vacant(vacant) => {
                 self.last_id += 1;
                 let id = self.last_id;
-                vacant.insert(Entry { id, completed, kind });
+                vacant.insert(Entry {
+                    id,
+                    completed,
+                    kind,
+                    ran,
+                });
                 if let Some(op) = self.ops.get_mut(location).filter(|op| !op.recorded) {
                     op.recorded = true;
                     self.unrecorded -= usize::from(matches!(op.progress, Progress::Waiting(_)));
@@ -51,6 +62,17 @@ impl Journal {
             }
         }
         self.dirty.push(location.clone());
+    }
+
+    /// An attempt has succeeded. That is recorded together with what it came to.
+    pub(crate) fn succeeded(&mut self, location: Location, ran: Ran) {
+        self.ran.push_back((location, ran));
+    }
+
+    /// The attempt that succeeded at a place and is not recorded yet: nearly always the first one.
+    pub(crate) fn take_ran(&mut self, location: &Location) -> Option<Ran> {
+        let at = self.ran.iter().position(|(at, _)| at == location)?;
+        self.ran.remove(at).map(|(_, ran)| ran)
     }
 
     /// Entries in all.
@@ -76,6 +98,7 @@ impl Journal {
     pub(crate) fn forget_history(&mut self) {
         self.entries.clear();
         self.settled.clear();
+        self.ran.clear();
         self.dirty.clear();
         self.trimmed.clear();
         self.forgotten.clear();

@@ -22,6 +22,7 @@ use crate::storage::payload::{Codecs, Payload, PayloadError};
 ///
 /// ```
 /// use everstep::{Activity, Attempt, Result, Step, ok};
+/// # use everstep::{Ctx, Runtime, workflow};
 ///
 /// struct Charge;
 ///
@@ -35,9 +36,14 @@ use crate::storage::payload::{Codecs, Payload, PayloadError};
 ///     }
 ///
 ///     async fn run(attempt: Attempt, amount: u32) -> Result<String> {
-///         ok(format!("charged {amount} once, as {}", attempt.idempotency_key()))
+///         ok(format!("charged {amount} at attempt {}", attempt.number()))
 ///     }
 /// }
+/// # #[workflow] async fn dinner(ctx: Ctx<Dinner>) -> Result<String> { ok(ctx.run(Charge, 20).await?) }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = Runtime::builder().workflow(dinner).open("memory:").await?;
+/// # assert_eq!(runtime.start(dinner, ()).await?.result().await?, "charged 20 at attempt 1");
+/// # Ok(()) }
 /// ```
 pub trait Activity: Send + Sync + 'static {
     /// The name that a run of it is recorded under.
@@ -87,16 +93,22 @@ impl<W> Ctx<W> {
     /// second run another name.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, activity, ok};
+    /// # use everstep::{Ctx, Result, Runtime, activity, ok, workflow};
     /// #[activity(retries = 5, timeout = "30s")]
     /// async fn charge(amount: u32) -> Result<String> {
     ///     ok(format!("charged {amount}"))
     /// }
     ///
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<String> {
-    /// let first = ctx.run(charge, 20).await?;
-    /// let tip = ctx.run(charge, 2).named("charge the tip").retries(1).await?;
-    /// # ok(first + &tip) }
+    /// #[workflow]
+    /// async fn dinner(ctx: Ctx<Dinner>) -> Result<String> {
+    ///     let meal = ctx.run(charge, 20).await?;
+    ///     let tip = ctx.run(charge, 2).named("charge the tip").retries(1).await?;
+    ///     ok(format!("{meal}, {tip}"))
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(dinner).activity(charge).open("memory:").await?;
+    /// assert_eq!(runtime.start(dinner, ()).await?.result().await?, "charged 20, charged 2");
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn run<A: Activity, As>(

@@ -29,17 +29,23 @@ impl<W> Ctx<W> {
     /// asked gets it once it is; asking again under the same id gets the same answer.
     ///
     /// ```
-    /// # use everstep::{Accepts, Ctx, Message, Result, Workflow, ok};
+    /// # use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
     /// #[derive(Message, serde::Serialize, serde::Deserialize)]
     /// #[message(reply(u32))]
     /// struct Price { of: String }
     ///
-    /// # async fn example<W: Accepts<Price>>(ctx: Ctx<W>) -> Result<()> {
-    /// let asked = ctx.question::<Price>().await?;
-    /// let item = asked.of.clone();
-    /// let price = ctx.step("look up", move || { let item = item.clone(); async move { ok(item.len() as u32) } }).await?;
-    /// asked.reply(&price)?;
-    /// # ok(()) }
+    /// #[workflow(accepts(Price))]
+    /// async fn shop(ctx: Ctx<Shop>) -> Result<()> {
+    ///     let asked = ctx.question::<Price>().await?;
+    ///     let item = asked.of.clone();
+    ///     let price = ctx.step("look up", move || { let item = item.clone(); async move { ok(item.len() as u32) } }).await?;
+    ///     ok(asked.reply(&price)?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(shop).open("memory:").await?;
+    /// let shop = runtime.start(shop, ()).await?;
+    /// assert_eq!(shop.ask(Price { of: "tea".into() }).await?, 3);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn question<Q: Question>(&self) -> Receive<Asked<Q>>

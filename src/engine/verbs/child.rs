@@ -50,16 +50,23 @@ impl<W> Ctx<W> {
     /// [id](Child::id): another id in the place of a recorded one is divergence, another input is not noticed.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # #[derive(Clone, Copy)] struct Payment; impl Workflow for Payment {
-    /// #     const NAME: &'static str = "payment"; type Input = u32; type Output = String;
-    /// #     async fn run(_: Ctx<Self>, _: u32) -> Result<String> { ok(String::new()) } }
-    /// # async fn example<W>(ctx: Ctx<W>) -> Result<()> {
-    /// let receipt = ctx.child(Payment, 42).id("payment-of-order-7").await?;
-    /// let later = ctx.child(Payment, 43).start().await?;
-    /// let receipt = later.await?;
-    /// ctx.child(Payment, 44).detach().await?;
-    /// # ok(()) }
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// #[workflow]
+    /// async fn payment(_ctx: Ctx<Payment>, amount: u32) -> Result<String> {
+    ///     ok(format!("paid {amount}"))
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn order(ctx: Ctx<Order>) -> Result<String> {
+    ///     let later = ctx.child(payment, 43).start().await?;
+    ///     let receipt = ctx.child(payment, 42).id("payment-of-order-7").await?;
+    ///     ctx.child(payment, 44).detach().await?;
+    ///     ok(format!("{receipt}, {}", later.await?))
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).workflow(order).open("memory:").await?;
+    /// assert_eq!(runtime.start(order, ()).await?.result().await?, "paid 42, paid 43");
+    /// # Ok(()) }
     /// ```
     #[expect(clippy::needless_pass_by_value, reason = "what a child is started with is gone")]
     #[track_caller]
@@ -134,18 +141,22 @@ impl<W: Workflow> Child<W> {
     /// itself. One that has completed stays completed, so undoing it is up to whoever wanted it:
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # #[derive(Clone, Copy)] struct Payment; impl Workflow for Payment {
-    /// #     const NAME: &'static str = "payment"; type Input = u32; type Output = String;
-    /// #     async fn run(_: Ctx<Self>, _: u32) -> Result<String> { ok(String::new()) } }
+    /// # use everstep::{Ctx, Result, Runtime, Status, ensure, ok, workflow};
+    /// # #[workflow] async fn payment(_: Ctx<Payment>, amount: u32) -> Result<String> { ok(format!("receipt for {amount}")) }
     /// async fn refund(receipt: String) -> Result<()> {
-    ///     println!("gave back what {receipt} says");
-    ///     ok(())
+    ///     ok(println!("gave back what the {receipt} says"))
     /// }
     ///
-    /// # async fn example<W>(ctx: Ctx<W>) -> Result<()> {
-    /// let receipt = ctx.child(Payment, 42).rollback(refund).await?;
-    /// # ok(()) }
+    /// #[workflow(strategy = "compensate")]
+    /// async fn order(ctx: Ctx<Order>, in_stock: u32) -> Result<()> {
+    ///     ctx.child(payment, 42).rollback(refund).await?;
+    ///     ensure!(in_stock > 0, "sold out");
+    ///     ok(())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).workflow(order).open("memory:").await?;
+    /// runtime.start(order, 0).await?.reached(|status| status == Status::Compensated).await?;
+    /// # Ok(()) }
     /// ```
     pub fn rollback<Arguments>(self, undo: impl IntoUndo<W::Output, Arguments>) -> Self {
         self.undo.set(Some(Undo::new(undo, self.scope.shared_facts())));

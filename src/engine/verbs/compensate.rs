@@ -31,16 +31,22 @@ impl<W> Ctx<W> {
     /// A name that is taken, or a context that is used outside of its workflow, ends the workflow with that mistake.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
+    /// # use everstep::{Ctx, Result, Runtime, Status, ensure, ok, workflow};
     /// async fn release(hold: u32) -> Result<()> {
-    ///     println!("released {hold}");
-    ///     ok(())
+    ///     ok(println!("released {hold}"))
     /// }
     ///
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// let hold = ctx.step("reserve", || async { ok(7_u32) }).await?;
-    /// ctx.compensate("release", hold, release).retries(10).timeout("30s");
-    /// # ok(()) }
+    /// #[workflow(strategy = "compensate")]
+    /// async fn order(ctx: Ctx<Order>, paid: bool) -> Result<()> {
+    ///     let hold = ctx.step("reserve", || async { ok(7_u32) }).await?;
+    ///     ctx.compensate("release", hold, release).retries(10).timeout("30s");
+    ///     ensure!(paid, "nobody paid");
+    ///     ok(())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(order).open("memory:").await?;
+    /// runtime.start(order, false).await?.reached(|status| status == Status::Compensated).await?;
+    /// # Ok(()) }
     /// ```
     #[expect(clippy::needless_pass_by_value, reason = "the caller is done with it")]
     #[track_caller]
@@ -70,16 +76,24 @@ impl<W> Ctx<W> {
     /// made one takes part in the undoing, also when the loop is over. Elsewhere a checkpoint changes nothing.
     ///
     /// ```
-    /// # use everstep::{Ctx, Loop, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// let body = |ctx: Ctx<W>, room: u32| async move {
-    ///     ctx.checkpoint("booking")?;
-    ///     let book = move || async move { ok(room) };
-    ///     ctx.step("book", book).rollback(|room: u32| async move { ok(println!("gave back {room}")) }).await?;
-    ///     ok(if room == 9 { Loop::Break(()) } else { Loop::Continue(room + 1) })
-    /// };
-    /// ctx.repeat("rooms", 1, body).await?;
-    /// # ok(()) }
+    /// # use everstep::{Ctx, Loop, Result, Runtime, Status, ensure, ok, workflow};
+    /// #[workflow(strategy = "compensate")]
+    /// async fn books(ctx: Ctx<Books>, last: u32) -> Result<()> {
+    ///     let body = move |ctx: Ctx<Books>, room: u32| async move {
+    ///         ctx.checkpoint("booking")?;
+    ///         let book = move || async move { ok(room) };
+    ///         ctx.step("book", book).rollback(|room: u32| async move { ok(println!("gave back {room}")) }).await?;
+    ///         ensure!(room < last, "there are no more rooms");
+    ///         ok(Loop::Continue(room + 1))
+    ///     };
+    ///     ctx.repeat("rooms", 1, body).await
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(books).open("memory:").await?;
+    /// let books = runtime.start(books, 3).await?;
+    /// books.reached(|status| status == Status::Compensated).await?;
+    /// assert!(books.history().await?.at("rooms/rooms~2/book/rollback").is_some(), "the third room was given back");
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn checkpoint(&self, name: &str) -> Result<(), Failure> {

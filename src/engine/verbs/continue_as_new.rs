@@ -17,12 +17,20 @@ impl<W: Workflow> Ctx<W> {
     /// An instance that was cancelled or has run out of time ends with that instead.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, workflow};
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
     /// #[workflow]
-    /// async fn heartbeat(ctx: Ctx<Heartbeat>, beats: u64) -> Result<()> {
-    ///     ctx.sleep("a while", "1h").await?;
+    /// async fn heart(ctx: Ctx<Heart>, beats: u64) -> Result<u64> {
+    ///     ctx.sleep("a moment", "1ms").await?;
+    ///     if beats == 3 {
+    ///         return ok(beats);
+    ///     }
     ///     ctx.continue_as_new(beats + 1)
     /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(heart).open("memory:").await?;
+    /// let heart = runtime.start(heart, 1).await?;
+    /// assert_eq!((heart.result().await?, heart.status().await?.run), (3, 3));
+    /// # Ok(()) }
     /// ```
     #[expect(clippy::needless_pass_by_value, reason = "the caller is done with it")]
     pub fn continue_as_new<T>(&self, input: W::Input) -> Result<T> {

@@ -47,12 +47,27 @@ impl<W> Ctx<W> {
     /// divergence, another event of the same type is not noticed.
     ///
     /// ```
-    /// # use everstep::{Ctx, Message, Result, ok};
-    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct PriceChanged { to: u32 }
-    /// # async fn example<W>(ctx: Ctx<W>) -> Result<()> {
-    /// ctx.publish(PriceChanged { to: 7 }).keep("1h").await?;
-    /// let change: PriceChanged = ctx.wait_event().timeout("7d").await?;
-    /// # ok(()) }
+    /// # use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    /// #[derive(Message, serde::Serialize, serde::Deserialize)]
+    /// struct PriceChanged { to: u32 }
+    ///
+    /// #[workflow]
+    /// async fn shop(ctx: Ctx<Shop>) -> Result<()> {
+    ///     ctx.publish(PriceChanged { to: 7 }).keep("1h").await?;
+    ///     ok(())
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn customer(ctx: Ctx<Customer>) -> Result<u32> {
+    ///     let change: PriceChanged = ctx.wait_event().timeout("7d").await?;
+    ///     ok(change.to)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(shop).workflow(customer).open("memory:").await?;
+    /// runtime.start(shop, ()).await?.result().await?;
+    /// // Nobody waited for it yet. It is kept for the one who comes.
+    /// assert_eq!(runtime.start(customer, ()).await?.result().await?, 7);
+    /// # Ok(()) }
     /// ```
     #[expect(clippy::needless_pass_by_value, reason = "an event that was published is gone")]
     #[track_caller]

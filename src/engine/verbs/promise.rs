@@ -34,16 +34,22 @@ impl<W> Ctx<W> {
     /// has made unknown.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn ask_by_mail(token: String) -> Result<()> { ok(()) }
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// let consent = ctx.promise::<bool>("consent")?;
-    /// let token = consent.token();
-    /// ctx.step("ask", move || ask_by_mail(token.clone())).await?;
-    /// if consent.timeout("7d").await? {
-    ///     // ...
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// #[workflow]
+    /// async fn consents(ctx: Ctx<Consents>) -> Result<bool> {
+    ///     let consent = ctx.promise::<bool>("consent")?;
+    ///     // Somebody is given the token: by mail in a step, or as here by whoever asks for it.
+    ///     ctx.set("token", consent.token())?;
+    ///     ok(consent.timeout("7d").await?)
     /// }
-    /// # ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(consents).open("memory:").await?;
+    /// # let consents = runtime.start(consents, ()).await?;
+    /// # consents.reached(|status| status == Status::Waiting).await?;
+    /// let token: Option<String> = consents.query("token").await?;
+    /// runtime.resolve(&token.ok_or("it waits")?, &true).await?;
+    /// assert!(consents.result().await?);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn promise<T: DeserializeOwned>(&self, name: &str) -> Result<Promise<T>, Failure> {

@@ -47,11 +47,21 @@ impl<W> Ctx<W> {
     /// instance has passed is given what that one took: guard it with [`Ctx::patched`], or give it a scope of its own.
     ///
     /// ```
-    /// # use everstep::{Accepts, Ctx, Message, Result, Workflow, ok};
-    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Approval { by: String }
-    /// # async fn example<W: Accepts<Approval>>(ctx: Ctx<W>) -> Result<()> {
-    /// let approval: Approval = ctx.receive().timeout("7d").await?;
-    /// # ok(()) }
+    /// # use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    /// #[derive(Message, serde::Serialize, serde::Deserialize)]
+    /// struct Approval { by: String }
+    ///
+    /// #[workflow(accepts(Approval))]
+    /// async fn request(ctx: Ctx<Request>) -> Result<String> {
+    ///     let approval: Approval = ctx.receive().timeout("7d").await?;
+    ///     ok(approval.by)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(request).open("memory:").await?;
+    /// let request = runtime.start(request, ()).await?;
+    /// request.send(Approval { by: "kim".into() }).await?;
+    /// assert_eq!(request.result().await?, "kim");
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn receive<M: Message>(&self) -> Receive<M>
@@ -65,7 +75,7 @@ impl<W> Ctx<W> {
     /// an enum that derives [`Messages`](macro@crate::Messages).
     ///
     /// ```
-    /// # use everstep::{Accepts, Ctx, Message, Messages, Result, Workflow, ok};
+    /// # use everstep::{Ctx, Message, Messages, Result, Runtime, ok, workflow};
     /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Approval { by: String }
     /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Refusal { why: String }
     /// #[derive(Messages)]
@@ -74,12 +84,19 @@ impl<W> Ctx<W> {
     ///     Refused(Refusal),
     /// }
     ///
-    /// # async fn example<W: Accepts<Approval> + Accepts<Refusal>>(ctx: Ctx<W>) -> Result<()> {
-    /// match ctx.receive_any().timeout("7d").await? {
-    ///     Decision::Approved(approval) => println!("approved by {}", approval.by),
-    ///     Decision::Refused(refusal) => println!("refused: {}", refusal.why),
+    /// #[workflow(accepts(Approval, Refusal))]
+    /// async fn request(ctx: Ctx<Request>) -> Result<String> {
+    ///     ok(match ctx.receive_any().timeout("7d").await? {
+    ///         Decision::Approved(approval) => format!("approved by {}", approval.by),
+    ///         Decision::Refused(refusal) => format!("refused: {}", refusal.why),
+    ///     })
     /// }
-    /// # ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(request).open("memory:").await?;
+    /// # let request = runtime.start(request, ()).await?;
+    /// request.send(Refusal { why: "too much".into() }).await?;
+    /// assert_eq!(request.result().await?, "refused: too much");
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn receive_any<M: Messages<W>>(&self) -> Receive<M> {

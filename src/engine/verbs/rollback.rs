@@ -14,14 +14,20 @@ impl<T: DeserializeOwned + 'static> Step<T> {
     /// have done is undone by a compensation that was registered before the step.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// let hold = ctx
-    ///     .step("reserve", || async { ok(7_u32) })
-    ///     .rollback(|hold: u32| async move { ok(println!("released {hold}")) })
-    ///     .rollback_retries(10)
-    ///     .await?;
-    /// # ok(()) }
+    /// # use everstep::{Ctx, Result, Runtime, Status, ensure, ok, workflow};
+    /// #[workflow(strategy = "compensate")]
+    /// async fn order(ctx: Ctx<Order>, paid: bool) -> Result<()> {
+    ///     ctx.step("reserve", || async { ok(7_u32) })
+    ///         .rollback(|hold: u32| async move { ok(println!("released {hold}")) })
+    ///         .rollback_retries(10)
+    ///         .await?;
+    ///     ensure!(paid, "nobody paid");
+    ///     ok(())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(order).open("memory:").await?;
+    /// runtime.start(order, false).await?.reached(|status| status == Status::Compensated).await?;
+    /// # Ok(()) }
     /// ```
     pub fn rollback<Arguments>(mut self, undo: impl IntoUndo<T, Arguments>) -> Self {
         let options = self.undo_options.clone();

@@ -85,15 +85,26 @@ impl<W> Ctx<W> {
     /// to the same instance, sent before one that an instance has sent, is taken for that one.
     ///
     /// ```
-    /// # use everstep::{Accepts, Ctx, Message, Result, Workflow, ok};
-    /// # #[derive(Message, serde::Serialize, serde::Deserialize)] struct Paid { amount: u32 }
-    /// # struct Shop; impl Workflow for Shop {
-    /// #     const NAME: &'static str = "shop"; type Input = (); type Output = ();
-    /// #     async fn run(_: Ctx<Self>, _: ()) -> Result<()> { ok(()) } }
-    /// # impl Accepts<Paid> for Shop {}
-    /// # async fn example<W>(ctx: Ctx<W>) -> Result<()> {
-    /// ctx.send(Shop, "shop-1", Paid { amount: 7 }).dead_letter().await?;
-    /// # ok(()) }
+    /// # use everstep::{Ctx, Message, Result, Runtime, ok, workflow};
+    /// #[derive(Message, serde::Serialize, serde::Deserialize)]
+    /// struct Paid { amount: u32 }
+    ///
+    /// #[workflow(accepts(Paid))]
+    /// async fn shop(ctx: Ctx<Shop>) -> Result<u32> {
+    ///     ok(ctx.receive::<Paid>().await?.amount)
+    /// }
+    ///
+    /// #[workflow]
+    /// async fn customer(ctx: Ctx<Customer>) -> Result<()> {
+    ///     ctx.send(shop, "shop-1", Paid { amount: 7 }).dead_letter().await?;
+    ///     ok(())
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(shop).workflow(customer).open("memory:").await?;
+    /// let shop = runtime.start(shop, ()).id("shop-1").await?;
+    /// runtime.start(customer, ()).await?;
+    /// assert_eq!(shop.result().await?, 7);
+    /// # Ok(()) }
     /// ```
     #[expect(clippy::needless_pass_by_value, reason = "a message that was sent is gone")]
     #[track_caller]

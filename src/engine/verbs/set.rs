@@ -13,10 +13,18 @@ impl<W> Ctx<W> {
     /// be read from outside without waking the instance.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// ctx.set("progress", 50)?;
-    /// # ok(()) }
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// #[workflow]
+    /// async fn copies(ctx: Ctx<Copies>) -> Result<()> {
+    ///     ctx.set("progress", 50)?;
+    ///     ok(ctx.sleep("a rest", "1d").await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(copies).open("memory:").await?;
+    /// # let copies = runtime.start(copies, ()).await?;
+    /// # copies.reached(|status| status == Status::Sleeping).await?;
+    /// assert_eq!(copies.query("progress").await?, Some(50));
+    /// # Ok(()) }
     /// ```
     pub fn set(&self, name: &str, value: impl Serialize) -> Result<(), Failure> {
         Names::check(name).map_err(Misuse::from)?;

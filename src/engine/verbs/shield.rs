@@ -6,13 +6,23 @@ impl<W> Ctx<W> {
     /// A context whose operations go on although the instance was cancelled or ran out of time: for cleaning up.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// if let Err(error) = ctx.sleep("wait", "30d").await {
-    ///     ctx.shield().step("release", || async { ok(()) }).await?;
-    ///     return Err(error.into());
+    /// # use everstep::{Ctx, Result, Runtime, Status, ok, workflow};
+    /// #[workflow]
+    /// async fn holds(ctx: Ctx<Holds>) -> Result<()> {
+    ///     if let Err(error) = ctx.sleep("wait", "30d").await {
+    ///         ctx.shield().step("release", || async { ok(()) }).await?;
+    ///         return Err(error.into());
+    ///     }
+    ///     ok(())
     /// }
-    /// # ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(holds).open("memory:").await?;
+    /// # let holds = runtime.start(holds, ()).await?;
+    /// # holds.reached(|status| status == Status::Sleeping).await?;
+    /// holds.cancel("the shop closes").await?;
+    /// holds.reached(|status| status == Status::Cancelled).await?;
+    /// assert!(holds.history().await?.at("release").is_some(), "it has cleaned up");
+    /// # Ok(()) }
     /// ```
     #[must_use]
     pub fn shield(&self) -> Self {

@@ -128,10 +128,15 @@ impl<W> Ctx<W> {
     /// A thread can't be stopped from outside. Work that takes long asks [`Attempt::is_cancelled`] now and then.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u64> {
-    /// let sum = ctx.step_blocking("sum", || ok((1..=1_000_000_u64).sum())).timeout("30s").await?;
-    /// # ok(sum) }
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// #[workflow]
+    /// async fn sums(ctx: Ctx<Sums>, up_to: u64) -> Result<u64> {
+    ///     ok(ctx.step_blocking("sum", move || ok((1..=up_to).sum())).timeout("30s").await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(sums).open("memory:").await?;
+    /// assert_eq!(runtime.start(sums, 1_000).await?.result().await?, 500_500);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn step_blocking<T, Arguments>(&self, name: &str, work: impl IntoBlockingWork<T, Arguments>) -> Step<T>
@@ -237,13 +242,18 @@ impl<T> Step<T> {
     /// process, or that fell silent: those are tried again.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
-    /// let found = ctx
-    ///     .step("look up", || async { ok(7) })
-    ///     .retry_if(|failure| failure.message.contains("unavailable"))
-    ///     .await?;
-    /// # ok(found) }
+    /// # use everstep::{Ctx, Result, Runtime, WorkflowError, ok, workflow};
+    /// #[workflow]
+    /// async fn looks_up(ctx: Ctx<LooksUp>) -> Result<u32> {
+    ///     let look_up = || async { Err::<u32, _>(WorkflowError::msg("no such user")) };
+    ///     let found = ctx.step("look up", look_up).retry_if(|failure| failure.message.contains("unavailable")).await;
+    ///     // Another attempt would not have found one either.
+    ///     ok(found.unwrap_err().attempts)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(looks_up).open("memory:").await?;
+    /// assert_eq!(runtime.start(looks_up, ()).await?.result().await?, 1);
+    /// # Ok(()) }
     /// ```
     pub fn retry_if(self, worth: impl Fn(&Failure) -> bool + Send + Sync + 'static) -> Self {
         self.option(|options| options.retry.worth = Some(Arc::new(worth)))
@@ -277,13 +287,17 @@ impl<T> Step<T> {
     /// [configuration](crate::Config::queue_attempts_max) says. The time of an attempt begins when its turn has come.
     ///
     /// ```
-    /// # use everstep::{Config, Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
-    /// let image = ctx.step("draw", || async { ok(7) }).queue("gpu").await?;
-    /// # ok(image) }
+    /// # use everstep::{Config, Ctx, Result, Runtime, ok, workflow};
+    /// #[workflow]
+    /// async fn draws(ctx: Ctx<Draws>) -> Result<u32> {
+    ///     ok(ctx.step("draw", || async { ok(7) }).queue("gpu").await?)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// // Two at once, and at most ten a minute.
     /// let config = Config::default().queue_attempts_max("gpu", 2).queue_rate("gpu", 10, "1m");
-    /// assert!(config.check().is_ok());
+    /// let runtime = Runtime::builder().workflow(draws).config(config).open("memory:").await?;
+    /// assert_eq!(runtime.start(draws, ()).await?.result().await?, 7);
+    /// # Ok(()) }
     /// ```
     pub fn queue(self, queue: &str) -> Self {
         self.option(|options| options.queue = Some(Arc::from(queue)))
@@ -295,10 +309,16 @@ impl<T> Step<T> {
     /// Nothing else depends on a result that is not stored: a step that is not ephemeral waits for it.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<u32> {
-    /// let rate = ctx.step("read the rate", || async { ok(3) }).ephemeral().await?;
-    /// # ok(rate) }
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// #[workflow]
+    /// async fn converts(ctx: Ctx<Converts>, euros: u32) -> Result<u32> {
+    ///     let rate = ctx.step("read the rate", || async { ok(3) }).ephemeral().await?;
+    ///     ok(euros * rate)
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(converts).open("memory:").await?;
+    /// assert_eq!(runtime.start(converts, 7).await?.result().await?, 21);
+    /// # Ok(()) }
     /// ```
     pub fn ephemeral(self) -> Self {
         self.option(|options| options.ephemeral = true)

@@ -62,14 +62,19 @@ impl<W> Ctx<W> {
     /// asks for a [rollback](crate::rollback), unless [`TryStep::catch_rollback`] says otherwise.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, WorkflowError, critical, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<String> {
-    /// let charge = || async { Err::<u32, _>(critical(WorkflowError::msg("declined"))) };
-    /// match ctx.try_step("charge", charge).await? {
-    ///     Ok(paid) => ok(format!("paid {paid}")),
-    ///     Err(failure) => ok(format!("not paid, {:?}: {failure}", failure.kind)),
+    /// # use everstep::{Ctx, Result, Runtime, WorkflowError, critical, ok, workflow};
+    /// #[workflow]
+    /// async fn payment(ctx: Ctx<Payment>) -> Result<String> {
+    ///     let charge = || async { Err::<u32, _>(critical(WorkflowError::msg("declined"))) };
+    ///     ok(match ctx.try_step("charge", charge).await? {
+    ///         Ok(paid) => format!("paid {paid}"),
+    ///         Err(failure) => format!("not paid, {:?}: {}", failure.kind, failure.message),
+    ///     })
     /// }
-    /// # }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+    /// assert_eq!(runtime.start(payment, ()).await?.result().await?, "not paid, Critical: declined");
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn try_step<T, Arguments>(&self, name: &str, work: impl IntoWork<T, Arguments>) -> TryStep<T>
@@ -114,19 +119,26 @@ impl<W: 'static> Ctx<W> {
     /// race inside. What was done before the failure stays done; it is undone if the workflow itself fails.
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// let booked = ctx
-    ///     .try_scope("book", |ctx: Ctx<W>| async move {
-    ///         let room = ctx.step("room", || async { ok(7_u32) }).await?;
-    ///         ctx.step("flight", || async { ok(8_u32) }).await?;
-    ///         ok(room)
+    /// # use everstep::{Ctx, Result, Runtime, WorkflowError, ok, workflow};
+    /// #[workflow]
+    /// async fn trip(ctx: Ctx<Trip>) -> Result<String> {
+    ///     let booked = ctx
+    ///         .try_scope("book", |ctx: Ctx<Trip>| async move {
+    ///             let room = ctx.step("room", || async { ok(7_u32) }).await?;
+    ///             let full = || async { Err::<(), _>(WorkflowError::msg("no seats")) };
+    ///             ctx.step("flight", full).retries(0).await?;
+    ///             ok(room)
+    ///         })
+    ///         .await?;
+    ///     ok(match booked {
+    ///         Ok(room) => format!("room {room}"),
+    ///         Err(failure) => format!("no trip: {}", failure.message),
     ///     })
-    ///     .await?;
-    /// if let Err(failure) = booked {
-    ///     println!("no trip: {failure}");
     /// }
-    /// # ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(trip).open("memory:").await?;
+    /// assert_eq!(runtime.start(trip, ()).await?.result().await?, "no trip: no seats");
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn try_scope<'a, T, F, Fut>(&self, name: &str, body: F) -> TryScope<'a, W, T, F>

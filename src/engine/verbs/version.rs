@@ -66,12 +66,20 @@ impl<W> Ctx<W> {
     /// Whether this instance follows a change: the boolean form of [`Ctx::version`].
     ///
     /// ```
-    /// # use everstep::{Ctx, Result, Workflow, ok};
-    /// # async fn example<W: Workflow>(ctx: Ctx<W>) -> Result<()> {
-    /// if ctx.patched("send the receipt")? {
-    ///     ctx.step("receipt", || async { ok(()) }).await?;
+    /// # use everstep::{Ctx, Result, Runtime, ok, workflow};
+    /// #[workflow]
+    /// async fn order(ctx: Ctx<Order>) -> Result<bool> {
+    ///     let sends_receipt = ctx.patched("send the receipt")?;
+    ///     if sends_receipt {
+    ///         ctx.step("receipt", || async { ok(()) }).await?;
+    ///     }
+    ///     ok(sends_receipt)
     /// }
-    /// # ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = Runtime::builder().workflow(order).open("memory:").await?;
+    /// // It is new. One that was past this place before the change would go on without a receipt.
+    /// assert!(runtime.start(order, ()).await?.result().await?);
+    /// # Ok(()) }
     /// ```
     #[track_caller]
     pub fn patched(&self, change: &str) -> Result<bool, Failure> {

@@ -6,7 +6,7 @@ use crate::clock::Millis;
 use crate::ids::{InstanceId, MessageId};
 use crate::storage::payload::Payload;
 use crate::storage::record::Failure;
-use crate::storage::value::Record;
+use crate::storage::value::{self, DecodeError, Record};
 
 /// A name in the registry of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,11 +27,37 @@ pub struct Entry {
     pub completed: Option<Completed>,
     /// What it is.
     pub kind: EntryKind,
+    /// The attempt that did it, of a step or an undoing that completed. Those that failed are among its [`Attempts`].
+    pub ran: Option<Ran>,
 }
 
 impl Record for Entry {
     const TYPE: u8 = 4;
     const NAME: &'static str = "entry";
+    const VERSION: u8 = 2;
+
+    /// Version 1 did not know which attempt it was, nor how long that took.
+    fn upgrade(version: u8, record: &[u8]) -> Result<Self, DecodeError> {
+        if version != 1 {
+            return Err(DecodeError::never_was(version));
+        }
+        let First { id, completed, kind } = value::read(record)?;
+        let ran = None;
+        Ok(Self {
+            id,
+            completed,
+            kind,
+            ran,
+        })
+    }
+}
+
+/// An entry as version 1 had it.
+#[derive(Deserialize)]
+struct First {
+    id: u64,
+    completed: Option<Completed>,
+    kind: EntryKind,
 }
 
 impl Entry {
@@ -61,6 +87,17 @@ pub struct Completed {
     pub order: u64,
     /// When it was decided. What the code reads as the time comes from here.
     pub at_ms: Millis,
+}
+
+/// An attempt that succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// Which one, from one.
+    pub number: u32,
+    /// When it began.
+    pub started_at_ms: Millis,
+    /// How long it took, by a clock that does not jump.
+    pub duration_ms: Millis,
 }
 
 /// What an entry records.
@@ -207,6 +244,14 @@ impl EntryKind {
             | Self::Checkpoint => 0,
         };
         users + SMALL_BYTES
+    }
+
+    /// Whether it says what an attempt came to.
+    pub(crate) fn comes_of_an_attempt(&self) -> bool {
+        match self {
+            Self::Step(decided) | Self::Rollback(decided) | Self::Compensation { decided, .. } => decided.is_some(),
+            _ => false,
+        }
     }
 
     /// What people call it.

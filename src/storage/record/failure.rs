@@ -19,18 +19,22 @@ use crate::storage::value::Record;
 /// to make room for what could have gone wrong.
 ///
 /// ```
-/// # use everstep::{Ctx, Result, ok, workflow};
+/// # use everstep::{Ctx, Result, Runtime, ok, workflow};
 /// use everstep::storage::record::FailureKind;
 ///
 /// #[workflow]
 /// async fn payment(ctx: Ctx<Payment>) -> Result<u32> {
-///     let charged = ctx.step("charge", || async { ok(1) }).timeout("30s").await;
+///     let charged = ctx.step("charge", std::future::pending::<Result<u32>>).timeout("5ms").await;
 ///     match charged {
 ///         Ok(amount) => ok(amount),
 ///         Err(failure) if failure.kind == FailureKind::TimedOut => ok(0),
 ///         Err(failure) => Err(failure.into()),
 ///     }
 /// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = Runtime::builder().workflow(payment).open("memory:").await?;
+/// assert_eq!(runtime.start(payment, ()).await?.result().await?, 0);
+/// # Ok(()) }
 /// ```
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]

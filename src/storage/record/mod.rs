@@ -1,4 +1,4 @@
-//! The records, schema version 1.
+//! The records, each with the version of its schema: 1 where it does not say.
 //!
 //! A published schema is frozen: its bytes stand in the tests beside it, and a change is a new version with an
 //! upgrade written by hand. Fields are never reordered, and enums only grow at their end.
@@ -14,7 +14,7 @@ mod tests;
 
 pub use entry::{
     Answer, Attempt, Attempts, BranchStatus, ChildState, ClosePolicy, Completed, Content, Decided, ENDED, Entry,
-    EntryKind, LoopState, Message, Name, Reach, Retained,
+    EntryKind, LoopState, Message, Name, Ran, Reach, Retained,
 };
 pub use failure::{Failure, FailureDetails, FailureKind};
 pub(crate) use flow::InvalidGate;

@@ -15,9 +15,15 @@ fn hex(bytes: &[u8]) -> String {
 /// The bytes behind the envelope's checksums are the published schema.
 #[track_caller]
 fn golden<R: Record + PartialEq + Debug>(record: &R, bytes: &str) {
+    golden_of(1, record, bytes);
+}
+
+/// The same for a record that is written as another version than the first.
+#[track_caller]
+fn golden_of<R: Record + PartialEq + Debug>(version: u8, record: &R, bytes: &str) {
     let encoded = value::encode(b"key", record);
     assert_eq!(encoded[0], R::TYPE, "{}", R::NAME);
-    assert_eq!(encoded[1], 1, "{}", R::NAME);
+    assert_eq!(encoded[1], version, "{}", R::NAME);
     assert_eq!(
         hex(&encoded[value::ENVELOPE_BYTES..]),
         bytes.replace(' ', ""),
@@ -100,7 +106,47 @@ fn entry(kind: EntryKind) -> Entry {
         id: 1,
         completed: None,
         kind,
+        ran: None,
     }
+}
+
+/// What version 1 has of an entry, as it was frozen.
+const FIRST_ENTRY: &str = "0100000000000000 01 0200000000000000 0300000000000000 00 01 00 07000000 04 63616263";
+
+#[test]
+fn an_entry_of_the_first_version_is_one_whose_attempt_is_not_known() {
+    let completed = Some(Completed { order: 2, at_ms: 3 });
+    let kind = EntryKind::Step(Some(Decided::Completed(payload())));
+    let (id, ran) = (1, None);
+    let of_version = |record_type, version, record: &[u8]| {
+        let envelope = value::Envelope {
+            record_type,
+            version,
+            record,
+        };
+        value::decode::<Entry>(b"key", &value::seal(b"key", &envelope))
+    };
+    let digits = FIRST_ENTRY.replace(' ', "");
+    let digits = digits.as_bytes().chunks(2).map(|two| std::str::from_utf8(two).unwrap());
+    let first: Vec<u8> = digits.map(|two| u8::from_str_radix(two, 16).unwrap()).collect();
+    assert_eq!(
+        of_version(4, 1, &first).unwrap(),
+        Entry {
+            id,
+            completed,
+            kind,
+            ran
+        }
+    );
+    let longer = [&first[..], &[0]].concat();
+    assert_eq!(of_version(4, 1, &longer).unwrap_err().code(), "ES0223");
+    assert_eq!(of_version(4, 1, &first[..9]).unwrap_err().code(), "ES0228");
+    assert_eq!(
+        of_version(4, 0, &first).unwrap_err().code(),
+        "ES0228",
+        "there was none before it"
+    );
+    assert_eq!(of_version(4, 3, &first).unwrap_err().code(), "ES0227");
 }
 
 #[test]
@@ -108,12 +154,23 @@ fn records_of_a_history() {
     golden(&Name("größe".into()), "07 6772c3b6c39f65");
     let completed = Some(Completed { order: 2, at_ms: 3 });
     let kind = EntryKind::Step(Some(Decided::Completed(payload())));
-    golden(
-        &Entry { id: 1, completed, kind },
-        "0100000000000000 01 0200000000000000 0300000000000000 00 01 00 07000000 04 63616263",
+    let ran = Some(Ran {
+        number: 4,
+        started_at_ms: 5,
+        duration_ms: 6,
+    });
+    golden_of(
+        2,
+        &Entry {
+            id: 1,
+            completed,
+            kind,
+            ran,
+        },
+        &format!("{FIRST_ENTRY} 01 04000000 0500000000000000 0600000000000000"),
     );
     let failed = EntryKind::Step(Some(Decided::Failed(failure())));
-    golden(&entry(failed), &format!("0100000000000000 00 00 01 01 {FAILURE}"));
+    golden_of(2, &entry(failed), &format!("0100000000000000 00 00 01 01 {FAILURE} 00"));
     golden(&message(), MESSAGE);
     let attempt = Attempt {
         number: 1,
@@ -137,7 +194,7 @@ fn records_of_a_history() {
 
 #[test]
 fn entries_of_every_kind() {
-    let begun = |kind: EntryKind, bytes: &str| golden(&entry(kind), &format!("0100000000000000 00 {bytes}"));
+    let begun = |kind: EntryKind, bytes: &str| golden_of(2, &entry(kind), &format!("0100000000000000 00 {bytes} 00"));
     begun(EntryKind::Step(None), "00 00");
     begun(EntryKind::Sleep { wake_at_ms: 9 }, "01 0900000000000000");
     begun(
@@ -187,7 +244,7 @@ fn entries_of_every_kind() {
 
 #[test]
 fn entries_that_reach_outside() {
-    let begun = |kind: EntryKind, bytes: &str| golden(&entry(kind), &format!("0100000000000000 00 {bytes}"));
+    let begun = |kind: EntryKind, bytes: &str| golden_of(2, &entry(kind), &format!("0100000000000000 00 {bytes} 00"));
     let id = || MessageId::new("m").unwrap();
     begun(EntryKind::Map { items: 3 }, "0a 0300000000000000");
     let child = ChildState {
@@ -228,7 +285,7 @@ fn entries_that_reach_outside() {
 
 #[test]
 fn entries_of_undoing() {
-    let begun = |kind: EntryKind, bytes: &str| golden(&entry(kind), &format!("0100000000000000 00 {bytes}"));
+    let begun = |kind: EntryKind, bytes: &str| golden_of(2, &entry(kind), &format!("0100000000000000 00 {bytes} 00"));
     let (input, seen, decided) = (payload(), 5, None);
     begun(
         EntryKind::Compensation { input, seen, decided },
@@ -403,7 +460,13 @@ fn a_message_with_an_id_that_no_message_may_have_is_refused() {
 #[test]
 fn an_entry_that_no_runtime_would_write_is_noticed() {
     let completed = Some(Completed { order: 2, at_ms: 3 });
-    let flaw = |completed, kind| Entry { id: 1, completed, kind }.flaw();
+    let flaw = |completed, kind| {
+        Entry {
+            completed,
+            ..entry(kind)
+        }
+        .flaw()
+    };
     let child = |instance: &str, awaited, decided| {
         EntryKind::Child(ChildState {
             instance: instance.into(),

@@ -19,14 +19,19 @@ use crate::storage::engines::Memory;
 ///
 /// `path` is such a file, or a directory of them (`*.jsonl` or `*.ndjson`).
 ///
-/// ```no_run
-/// # use everstep::testing::replay_check;
-/// # use everstep::{Builder, Runtime};
-/// # fn app() -> Builder { Runtime::builder() }
-/// #[test]
-/// fn what_runs_in_production_can_go_on() {
-///     replay_check(app(), "tests/histories");
+/// ```
+/// # use everstep::testing::{Harness, replay_check};
+/// # use everstep::{Builder, Ctx, Result, Runtime, ok, workflow};
+/// # #[workflow] async fn payment(ctx: Ctx<Payment>) -> Result<u32> { ok(ctx.step("charge", || async { ok(7) }).await?) }
+/// fn app() -> Builder {
+///     Runtime::builder().workflow(payment)
 /// }
+/// # let histories = tempfile::tempdir()?;
+/// # let finished = Harness::new(app()).start(payment, ());
+/// # std::fs::write(histories.path().join("order-17.jsonl"), finished.export())?;
+///
+/// assert_eq!(replay_check(app(), histories.path()), 1);
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Panics

@@ -213,7 +213,7 @@ impl<W: Workflow> Rig<W> {
     fn attempt(&mut self, begin: Begin) {
         let (location, id, number, path) = (begin.location.clone(), begin.id, begin.number, begin.path());
         self.begun.push((self.lives, path.clone(), number));
-        let end = self.runtime.block_on(actor::run_attempt(begin, (), || ()));
+        let end = self.runtime.block_on(actor::run_attempt(begin, (), || (), || ()));
         let Some(end) = end else {
             return;
         };

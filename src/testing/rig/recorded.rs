@@ -38,6 +38,23 @@ impl<W: Workflow> Rig<W> {
 /// if the instance had not ended. Code that does not fit the history is told as a [`Divergence`].
 /// What users call is [`replay_check`](crate::testing::replay_check), which needs no more than their builder.
 ///
+/// Export an instance from production (`everstep export STORE --instance ID`), keep the file beside your tests, and a
+/// change of the code that would leave such instances stuck fails before it is deployed:
+///
+/// ```
+/// # use everstep::testing::rig::{End, Plan, Rig, replay_file};
+/// # use everstep::{Ctx, Result, Workflow, ok, workflow};
+/// # #[workflow] async fn payment(ctx: Ctx<Payment>) -> Result<u32> { ok(ctx.step("charge", || async { ok(7) }).await?) }
+/// # let tests = tempfile::tempdir()?;
+/// # let mut rig = Rig::<Payment>::new(Plan::Live, 1);
+/// # rig.start("order-17", &());
+/// # rig.run("order-17")?;
+/// # std::fs::write(tests.path().join("order-17.ndjson"), rig.export("order-17"))?;
+/// let file = std::fs::read_to_string(tests.path().join("order-17.ndjson"))?;
+/// assert_eq!(replay_file::<Payment>(&file)?, Some(End::Completed(7)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Panics
 ///
 /// If the file is not the whole export of one instance.

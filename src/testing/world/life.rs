@@ -173,7 +173,7 @@ impl World {
     /// Runs an attempt to its end. It has had its effect, whatever becomes of its result.
     fn attempt(&self, begin: Begin) -> Option<super::Ended> {
         let (location, id) = (begin.location.clone(), begin.id);
-        let end = self.runtime.block_on(actor::run_attempt(begin, (), || ()))?;
+        let end = self.runtime.block_on(actor::run_attempt(begin, (), || (), || ()))?;
         Some((location, id, end))
     }
 

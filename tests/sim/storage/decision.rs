@@ -174,6 +174,7 @@ fn entry(revision: u64) -> Entry {
             at_ms: revision,
         }),
         kind: EntryKind::Step(Some(outcome)),
+        ran: None,
     }
 }
 

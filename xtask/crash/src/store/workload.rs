@@ -225,6 +225,7 @@ impl Writer {
                 at_ms: revision,
             }),
             kind: EntryKind::Step(Some(outcome)),
+            ran: None,
         }
     }
 
