@@ -68,13 +68,16 @@ pub(crate) enum Place {
     Engine(Arc<dyn Engine>),
 }
 
+/// What becomes of opening an engine.
+type Opened = Result<Arc<dyn Engine>, Refused>;
+
 /// An engine that lives in a directory.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Opens the engine in a directory of its own, or makes it.
     /// It is told how many commits of each shard are known to have been durable.
-    pub(crate) open: fn(&Path, &[u64]) -> Result<Arc<dyn Engine>, Refused>,
+    pub(crate) open: fn(&Path, &[u64]) -> Opened,
     /// Whether there is one, so that it would be opened and not made. A part of one is damage.
     pub(crate) is_there: fn(&Path) -> Result<bool, ReadError>,
 }
@@ -495,12 +498,7 @@ pub(crate) fn durable(marks: Option<&[Mark]>) -> Vec<u64> {
 /// Opens an engine. One whose making was cut short is made anew, unless it got as far as its header: the watermark at
 /// zero says that nothing in it was ever acknowledged. It may well open, and still be a half that is no ground to
 /// build on.
-fn open_or_begin_again(
-    path: &Path,
-    marks: Option<&[Mark]>,
-    kind: Kind,
-    durable: &[u64],
-) -> Result<Arc<dyn Engine>, Refused> {
+fn open_or_begin_again(path: &Path, marks: Option<&[Mark]>, kind: Kind, durable: &[u64]) -> Opened {
     let open = || (kind.open)(path, durable);
     if began(marks) || !path.exists() {
         return open();
