@@ -238,7 +238,7 @@ pub(crate) struct Manner {
     /// How long it may take.
     pub(crate) deadline: Option<Duration>,
     /// How it is let in.
-    pub(crate) flow: Flow,
+    pub(crate) flow: Box<Flow>,
 }
 
 impl Request {

@@ -47,7 +47,7 @@ impl Target {
                 tells_its_end,
                 tags: self.tags.clone(),
                 deadline: self.deadline,
-                flow: self.flow.clone(),
+                flow: Box::new(self.flow.clone()),
             },
         };
         let begun = poll_fn(|cx| operation.poll_with(cx, || Ok(Request::Child(request()))));

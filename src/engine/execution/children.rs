@@ -54,7 +54,7 @@ impl Execution {
         });
         let bytes = input.bytes.len();
         self.outbox
-            .put(instance, bytes, Parcel::start(origin, input, manner.flow));
+            .put(instance, bytes, Parcel::start(origin, input, *manner.flow));
     }
 
     /// Why a child is not begun: there are too many, or it would wait for ever for the one who waits for it.

@@ -223,7 +223,7 @@ impl<W: Workflow> Child<W> {
             input: input.clone(),
             manner: Manner {
                 deadline: W::policy().deadline,
-                flow: self.flow.clone(),
+                flow: Box::new(self.flow.clone()),
                 ..Manner::default()
             },
             undo: self.undo.take(),

@@ -324,7 +324,7 @@ impl Import<'_> {
             }
             Key::Instance(_, _, Local::Meta(Meta::Input)) => current.input = true,
             Key::Instance(_, _, Local::History(_)) => {
-                current.owed |= decode::<Entry>(&row)?.is_some_and(|it| is_owed(&it))
+                current.owed |= decode::<Entry>(&row)?.is_some_and(|it| is_owed(&it));
             }
             Key::Instance(_, _, Local::Meta(Meta::Flow)) => {
                 if let Some(flow) = decode::<Flow>(&row)?
