@@ -8,6 +8,9 @@ use super::chore::Notice;
 use super::client;
 use super::ledger;
 
+/// Days that everyone is given.
+const PATIENCE: u64 = 60;
+
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// Looks at everyone on trial, and tells who has not ended.
@@ -45,6 +48,21 @@ pub(super) async fn the_rest(runtime: &Runtime) {
     batches(runtime).await;
 }
 
+/// Gives these the time that it takes until they have ended: who has a place in memory may keep it for days.
+async fn come_to_their_end(runtime: &Runtime, ids: &[String]) {
+    for _ in 0..PATIENCE {
+        tokio::time::sleep(DAY).await;
+        let mut left = false;
+        for id in ids {
+            let status = runtime.instance(id.as_str()).unwrap().status().await.unwrap().status;
+            left |= !status.is_terminal();
+        }
+        if !left {
+            return;
+        }
+    }
+}
+
 /// How many instances a schedule has begun, if it is there and not held.
 async fn started(runtime: &Runtime, number: u64) -> Option<u64> {
     let described = runtime.schedule_handle(&format!("s{number}")).unwrap().describe().await;
@@ -64,7 +82,7 @@ async fn batches(runtime: &Runtime) {
             Err(Error::Unknown(_)) => continue,
             progress => drop(progress.unwrap()),
         }
-        let progress = batch.finished().timeout("1d").await.unwrap();
+        let progress = batch.finished().timeout("60d").await.unwrap();
         let counted = progress.done + progress.unchanged + progress.failed;
         ledger::with(|ledger| ledger.batch_is_over(name, (progress.matched, counted)));
     }
@@ -94,7 +112,7 @@ async fn batches(runtime: &Runtime) {
             Err(error) => panic!("{id} can't be told to go: {error}"),
         }
     }
-    tokio::time::sleep(DAY).await;
+    come_to_their_end(runtime, &ledger::with(|ledger| ledger.crew())).await;
     for id in ledger::with(|ledger| ledger.crew()) {
         let status = runtime.instance(id.as_str()).unwrap().status().await.unwrap().status;
         if !status.is_terminal() {
