@@ -154,6 +154,8 @@ pub use ids::{InstanceId, InvalidId, MessageId, Shard};
 pub use runtime::Simulated;
 pub use runtime::{Builder, Runtime, RuntimeStats};
 pub use scheduler::QueueStats;
+#[cfg(feature = "testing")]
+pub use spawn::Turns;
 pub use storage::Health;
 pub use storage::record::{ClosePolicy, Failure, FailureKind, Priority, Status};
 pub use timing::{Cron, Every, InvalidTiming, Once, Timing};

@@ -1,5 +1,8 @@
 //! The seam for threads and tasks. Nothing else in the crate starts one.
 
+#[cfg(feature = "testing")]
+mod turns;
+
 use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -8,6 +11,17 @@ use std::thread::JoinHandle;
 use futures_util::FutureExt;
 
 use crate::limits::{SERVICE_BACKOFF, WORKER_STACK_BYTES};
+
+#[cfg(feature = "testing")]
+pub use turns::Turns;
+#[cfg(feature = "testing")]
+use turns::in_turn;
+
+/// The same: tasks take their turns as the executor has it.
+#[cfg(not(feature = "testing"))]
+fn in_turn<F: Future<Output = ()>>(body: F) -> F {
+    body
+}
 
 /// Starts a named thread.
 #[expect(clippy::disallowed_methods, reason = "this is the seam that the rule points to")]
@@ -18,13 +32,13 @@ pub(crate) fn thread(name: &str, body: impl FnOnce() + Send + 'static) -> io::Re
 /// Starts a task on the runtime that this is called from.
 #[expect(clippy::disallowed_methods, reason = "this is the seam that the rule points to")]
 pub(crate) fn task(body: impl Future<Output = ()> + Send + 'static) -> tokio::task::JoinHandle<()> {
-    tokio::spawn(body)
+    tokio::spawn(in_turn(body))
 }
 
 /// Starts a task on this runtime. One that has ended drops it.
 #[expect(clippy::disallowed_methods, reason = "this is the seam that the rule points to")]
 pub(crate) fn task_on(runtime: &tokio::runtime::Handle, body: impl Future<Output = ()> + Send + 'static) {
-    drop(runtime.spawn(body));
+    drop(runtime.spawn(in_turn(body)));
 }
 
 /// Starts something that runs for as long as a runtime does. If it panics it begins again after a while: the others rely

@@ -1,6 +1,6 @@
 //! Retry and reset: another run of an instance that keeps a part of its history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::actor::{self, Cut, Shared};
@@ -12,7 +12,9 @@ use crate::handle::look::Seen;
 use crate::handle::{AnyHandle, Effect, Error, Operated, Result, history};
 use crate::location::Location;
 use crate::storage::key::{Local, Meta};
-use crate::storage::record::{self, Decided, Entry, EntryKind, Failure, Hold, Message, Origin, Status};
+use crate::storage::record::{
+    self, Decided, Entry, EntryKind, Failure, Hold, Message, Origin, Outgoing, Parcel, Status,
+};
 use crate::storage::{Commit, Rows};
 
 type Entries = Vec<(Location, Entry)>;
@@ -194,7 +196,9 @@ impl AnyHandle {
         self.change_into(&mut rows, seen, &state);
         self.let_decide_again(&mut rows, seen, &left.promises)?;
         let told = if ended {
-            actor::ends_of_children(&self.shared.store, self.farewell(seen, now), &left.open)?
+            let told = actor::ends_of_children(&self.shared.store, self.farewell(seen, now), &left.open)?;
+            self.let_hear_again(&mut rows, seen, &told)?;
+            told
         } else {
             self.farewell(seen, now)
                 .to_others(&left.given_up, "its parent was taken back")
@@ -207,6 +211,28 @@ impl AnyHandle {
             rows.delete(&namespace, &Local::Meta(fact));
         }
         Ok(Decision::write(rows, done(seen.state.status, state.status)))
+    }
+
+    /// What it is told once more of its children counts, also if it was told before, when its code did not listen any more.
+    /// What lies in the inbox still is enough.
+    fn let_hear_again(&self, rows: &mut Commit, seen: &Seen, told: &[Outgoing]) -> Result<()> {
+        if told.is_empty() {
+            return Ok(());
+        }
+        let namespace = self.shared.store.namespace(&self.instance);
+        let mut unread = BTreeSet::new();
+        namespace.list(&*seen.snapshot, Rows::Inbox, &mut |_, row| {
+            unread.insert(row.decode::<Message>()?.id);
+            Ok(())
+        })?;
+        for outgoing in told {
+            if let Parcel::Message { message, .. } = &outgoing.parcel
+                && !unread.contains(&message.id)
+            {
+                rows.forget_seen(&namespace, &message.id);
+            }
+        }
+        Ok(())
     }
 
     /// A promise that stays can be decided again, by the same token, also if its decision came when nobody waited for it

@@ -22,6 +22,8 @@ pub(crate) struct Case {
 #[derive(Debug, Clone)]
 pub(crate) struct Life {
     pub(crate) seed: u64,
+    /// Nobody runs before it for so long.
+    pub(crate) off_ms: u64,
     pub(crate) length_ms: u64,
     pub(crate) ends: Ends,
     pub(crate) odds: Odds,
@@ -84,6 +86,11 @@ impl Life {
         };
         Self {
             seed: chance.draw(),
+            off_ms: match chance.below(6) {
+                0 => chance.below(10_000),
+                1 => chance.below(300_000_000),
+                _ => 0,
+            },
             length_ms: match chance.below(3) {
                 0 => chance.below(3_000),
                 1 => chance.below(600_000),

@@ -1,5 +1,6 @@
 //! Random callers, who ask again when they got no answer.
 
+mod beside;
 mod call;
 mod operator;
 
@@ -9,6 +10,7 @@ use everstep::clock::Clock;
 use everstep::storage::record::Priority;
 use everstep::{Error, Runtime};
 
+pub(crate) use beside::{Beside, look_at_trial};
 pub(crate) use call::{ask, decide, follow, handle, look, publish, result, send};
 
 use super::interpreter::{News, Riddle};
@@ -52,6 +54,7 @@ pub(crate) enum Act {
     Delete(usize),
     Release(usize),
     Jump(i64),
+    Beside(Beside),
     Wait(u64),
 }
 
@@ -90,7 +93,11 @@ pub(crate) fn draw(number: u64, instances: usize, chance: &mut Chance) -> Vec<Ac
         let program = program::draw(chance, number as u32);
         acts.push(Act::Start(instance, program, Terms::draw(chance)));
     }
+    let mut beside = beside::draw(number, chance).into_iter();
     for _ in 0..6 + chance.below(24) {
+        if chance.once_in(3) {
+            acts.extend(beside.next().map(Act::Beside));
+        }
         let instance = chance.below(instances as u64) as usize;
         acts.push(match chance.below(40) {
             0 | 1 => Act::Start(
@@ -133,6 +140,7 @@ pub(crate) fn draw(number: u64, instances: usize, chance: &mut Chance) -> Vec<Ac
             }),
         });
     }
+    acts.extend(beside.map(Act::Beside));
     acts
 }
 
@@ -227,7 +235,10 @@ impl Client {
                 Ok(())
             }
             Act::Jump(millis) => {
-                ledger::with(|ledger| ledger.note(format!("clock jumps {millis}")));
+                ledger::with(|ledger| {
+                    ledger.note(format!("clock jumps {millis}"));
+                    ledger.clock_is_set();
+                });
                 clock.jump(*millis);
                 // What is tried from here on is tried at this time.
                 clock.now_ms();
@@ -236,6 +247,11 @@ impl Client {
             Act::Wait(millis) => {
                 tokio::time::sleep(Duration::from_millis(*millis)).await;
                 Ok(())
+            }
+            Act::Beside(act) => {
+                // Numbers of those who call are far apart.
+                self.said += 1;
+                beside::act(runtime, act, self.number * 1_000 + self.said).await
             }
             Act::List => call::list(runtime).await,
             Act::Query(instance) => call::query(runtime, &name(*instance)).await,

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use everstep::storage::record::{Failure, FailureKind};
 use everstep::{
-    Accepts, Activity, Attempt, Backoff, Ctx, Loop, Message, Policy, Result, Strategy, Workflow, WorkflowError, branch,
-    ok,
+    Accepts, Activity, Attempt, Backoff, Ctx, Loop, Message, Messages, Policy, Result, Strategy, Workflow,
+    WorkflowError, branch, ok,
 };
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -51,6 +51,13 @@ impl Riddle {
     pub(crate) fn id(&self) -> String {
         format!("ask {}-{}", self.sender, self.number)
     }
+}
+
+/// What a wait for either of them takes.
+#[derive(Debug, Messages)]
+enum Post {
+    News(News),
+    Riddle(Riddle),
 }
 
 /// An event.
@@ -147,7 +154,12 @@ fn run(at: At, name: String, node: Node) -> Trace {
                 ok(at.saw(name))
             }
             Node::SleepUntil(_) | Node::Uuid | Node::Emit | Node::IsCancelled => asides::run(at, name, &node).await,
-            Node::Receive | Node::ReceiveWithin(_) | Node::ReceiveMany(_) => wait(at, name, node).await,
+            Node::Receive
+            | Node::ReceiveWithin(_)
+            | Node::ReceiveUntil(_)
+            | Node::ReceiveMany(_)
+            | Node::ReceiveManyUntil(_) => wait(at, name, node).await,
+            Node::ReceiveAny(patience) => wait_for_any(at, name, patience).await,
             Node::Sequence(nodes) => {
                 let mut seen = Vec::new();
                 for (index, node) in nodes.into_iter().enumerate() {
@@ -190,6 +202,13 @@ fn run(at: At, name: String, node: Node) -> Trace {
                 ok(at.saw(name))
             }
             Node::Version => gate(at, name).await,
+            Node::Patched(since) => patch(at, name, since).await,
+            Node::Checkpoint => {
+                let place = at.place(&name);
+                ledger::with(|ledger| ledger.checkpoints(&place));
+                at.ctx.checkpoint(&name)?;
+                ok(at.saw(name))
+            }
             Node::Compensate(fails, panics) => {
                 let place = at.place(&name);
                 // The same in a run that goes on from this one, where it is not registered again.
@@ -307,6 +326,26 @@ async fn gate(at: At, name: String) -> Result<Vec<String>> {
     ok(at.saw(format!("version {version}")))
 }
 
+/// A gate that code knows from a life on, and a step that belongs to what it says.
+async fn patch(at: At, name: String, since: u32) -> Result<Vec<String>> {
+    let place = at.place(&name);
+    let is_known = ledger::with(|ledger| ledger.latest >= since);
+    let patched = is_known && at.ctx.patched(&name)?;
+    ledger::with(|ledger| ledger.comes_to_gate(&place, 1 + u32::from(patched)));
+    let following = (patched, place.clone());
+    let way = move || {
+        let (patched, place) = following.clone();
+        // What an attempt of the old way did says nothing until its result is stored.
+        if patched {
+            ledger::with(|ledger| ledger.follows(&place));
+        }
+        async { ok(()) }
+    };
+    at.ctx.step(&format!("{name}.{patched}"), way).await?;
+    ledger::with(|ledger| ledger.follows(&place));
+    ok(at.saw(format!("patched {patched}")))
+}
+
 /// A message to another instance, in a scope of its own like a wait. Its sender is the place, so every one has its own.
 async fn tell(at: At, name: String, to: String) -> Result<Vec<String>> {
     let (inside, place) = (at.clone(), at.place(&name));
@@ -334,14 +373,47 @@ async fn wait(at: At, name: String, node: Node) -> Result<Vec<String>> {
                 let news = ctx.receive::<News>().within(Duration::from_millis(millis)).await?;
                 news.into_iter().collect()
             }
+            Node::ReceiveUntil(millis) => {
+                let until = ctx.now() + Duration::from_millis(millis);
+                ctx.receive::<News>()
+                    .until(until)
+                    .or_none()
+                    .await?
+                    .into_iter()
+                    .collect()
+            }
             Node::ReceiveMany(millis) => {
                 let many = ctx.receive_many::<News>(2);
                 many.timeout(Duration::from_millis(millis)).await?
+            }
+            Node::ReceiveManyUntil(millis) => {
+                let until = ctx.now() + Duration::from_millis(millis);
+                ctx.receive_many::<News>(2).until(until).await?
             }
             _ => vec![ctx.receive::<News>().await?],
         };
         ledger::with(|ledger| ledger.took(&place, &taken));
         let ids: Vec<_> = taken.iter().map(News::id).collect();
+        ok(inside.saw(format!("{ids:?}")))
+    });
+    ok(at.ctx.join(&name, vec![waiting]).await?.concat())
+}
+
+/// A wait for a message or a question, whichever came first.
+async fn wait_for_any(at: At, name: String, patience: Option<u64>) -> Result<Vec<String>> {
+    let (inside, place) = (at.clone(), at.place(&name));
+    let waiting = branch("any", move |ctx: Ctx<Interpreter>| async move {
+        let any = ctx.receive_any::<Post>();
+        let taken = match patience {
+            Some(millis) => any.within(Duration::from_millis(millis)).await?,
+            None => Some(any.await?),
+        };
+        let taken = taken.map(|taken| match taken {
+            Post::News(news) => (news.id(), news.to),
+            Post::Riddle(riddle) => (riddle.id(), riddle.to),
+        });
+        let (ids, to): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+        ledger::with(|ledger| ledger.took_messages(&place, &ids, &to));
         ok(inside.saw(format!("{ids:?}")))
     });
     ok(at.ctx.join(&name, vec![waiting]).await?.concat())

@@ -4,11 +4,13 @@
 //! begin again. Everything is in one thread, so it lies in a thread-local, where functions without an environment
 //! find it. A violation is noted and not raised: a panic in a workflow would only be one more fault.
 
+mod chores;
 mod outside;
 mod promised;
 mod renewal;
 mod said;
 mod steps;
+mod trials;
 mod waits;
 
 use std::cell::RefCell;
@@ -21,6 +23,7 @@ use super::interpreter::News;
 use super::program::Program;
 use crate::chance::Chance;
 
+pub(crate) use chores::Rules;
 pub(crate) use outside::UNANSWERED;
 use promised::{Limit, ToEnd};
 
@@ -192,6 +195,8 @@ pub(crate) struct Ledger {
     heard: BTreeMap<Place, Option<String>>,
     /// Ids that the code has drawn.
     uuids: BTreeMap<Place, String>,
+    trials: BTreeMap<String, trials::TrialSeen>,
+    chores: chores::Chores,
     /// The latest time that the clock has ever shown.
     latest_ms: u64,
     /// The newest epoch that wrote to a shard.
@@ -240,6 +245,8 @@ pub(crate) fn open(chance: Chance) {
         events: BTreeMap::new(),
         heard: BTreeMap::new(),
         uuids: BTreeMap::new(),
+        trials: BTreeMap::new(),
+        chores: chores::Chores::default(),
         latest_ms: 0,
         epochs: BTreeMap::new(),
         violations: Vec::new(),

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everstep::Shard;
-use everstep::Simulated;
 use everstep::clock::{Clock, Millis};
 use everstep::storage::Pace;
 use everstep::storage::batch::Batch;
@@ -17,6 +16,7 @@ use everstep::storage::engine::{
 };
 use everstep::storage::engines::Memory;
 use everstep::storage::engines::faulty::{CommitFault, Faulty, Plan};
+use everstep::{Simulated, Turns};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -47,6 +47,8 @@ pub(crate) struct Odds {
     pub(crate) zombie: u64,
     /// A nudge is lost.
     pub(crate) nudge: u64,
+    /// A task that was woken lets others go first, so many times less one at most.
+    pub(crate) turns: u64,
 }
 
 impl Odds {
@@ -59,6 +61,7 @@ impl Odds {
             full: [0, 0, 0, 60][chance.below(4) as usize],
             zombie: [0, 0, 10][chance.below(3) as usize],
             nudge: [0, 0, 0, 10][chance.below(4) as usize],
+            turns: [0, 2, 4][chance.below(3) as usize],
         }
     }
 }
@@ -157,6 +160,12 @@ impl Machine {
     pub(crate) fn loses(chance: &mut Chance, odds: Odds) -> impl Fn() -> bool + Send + Sync + 'static {
         let chance = Mutex::new(chance.fork());
         move || chance.lock().unwrap().once_in(odds.nudge)
+    }
+
+    /// Decides in which order tasks take their turns.
+    pub(crate) fn turns(chance: &mut Chance, odds: Odds) -> Turns {
+        let mut chance = chance.fork();
+        Turns::drawn(move || if odds.turns == 0 { 0 } else { chance.below(odds.turns) })
     }
 
     pub(crate) fn simulated(&self) -> Simulated {

@@ -3,11 +3,14 @@
 //! The real runtime, actors, alarms, engine, store and committer run in one thread, in virtual time. `case.rs` has
 //! what a seed decides, `program.rs` and `interpreter.rs` what instances do, `client.rs` what callers do, who ask again
 //! when the machine died before it answered. `ledger.rs` has what was seen and must be seen again, `inspect.rs`
-//! compares it with what is stored, `world.rs` has the lives of the machine. A case that fails is made smaller by
+//! compares it with what is stored, `world.rs` has the lives of the machine, `finish.rs` their end. `trial.rs` has
+//! workflows that fail, `chore.rs` those that schedules and batches are for. A case that fails is made smaller by
 //! `shrink.rs`; `mutation.rs` has bugs that are put in to see that they are found.
 
 mod case;
+mod chore;
 mod client;
+mod finish;
 mod found;
 mod inspect;
 mod interpreter;
@@ -16,10 +19,12 @@ mod machine;
 mod mutation;
 mod program;
 mod shrink;
+mod trial;
 mod world;
 
 use crate::seeds;
 use case::Case;
+use machine::Odds;
 use mutation::Mutation;
 use world::World;
 
@@ -90,6 +95,25 @@ fn whoever_goes_round_in_circles_is_told_on() {
     let played = seeds::caught(|| World::new(&Case::draw(0), None).commits_max(10).run());
     let said = played.unwrap().unwrap_err();
     assert!(said.contains("somebody goes round in circles: 11 commits"), "{said}");
+}
+
+/// Tasks that are ready take their turns in an order that is drawn: another order is another trace, the same draws are the
+/// same order.
+#[test]
+fn the_order_of_tasks_follows_from_the_seed() {
+    hush();
+    let in_order = |turns: u64| {
+        let mut case = Case::draw(0);
+        for life in &mut case.lives {
+            life.odds = Odds {
+                turns,
+                ..Odds::default()
+            };
+        }
+        play(&case, None).unwrap()
+    };
+    assert_eq!(in_order(4), in_order(4));
+    assert_ne!(in_order(0), in_order(4));
 }
 
 /// Panics that are planned are not printed, nor are those that are reported in another way.

@@ -5,7 +5,7 @@
 
 use everstep::storage::batch::{Batch, Operation};
 use everstep::storage::key::{Arrival, Key, Local, Meta};
-use everstep::storage::record::{Content, Entry, EntryKind, Message, Origin};
+use everstep::storage::record::{Content, Entry, EntryKind, Message, Origin, Outgoing, State, Status};
 use everstep::storage::value;
 
 /// A bug.
@@ -53,10 +53,16 @@ pub(crate) enum Mutation {
     ForgetsCancels,
     /// How long an instance may take is not written.
     ForgetsDeadlines,
+    /// What a schedule begins is begun under another id as well.
+    BeginsSlotsTwice,
+    /// Of starts that wait for the last of several, the first is kept.
+    DebouncesFirst,
+    /// That an instance is put aside is not written.
+    ForgetsQuarantines,
 }
 
 impl Mutation {
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 24] = [
         Self::AcknowledgesBeforeSync,
         Self::TearsCommits,
         Self::ForgetsMessageIds,
@@ -78,6 +84,9 @@ impl Mutation {
         Self::AcceptsStaleEpochs,
         Self::ForgetsCancels,
         Self::ForgetsDeadlines,
+        Self::BeginsSlotsTwice,
+        Self::DebouncesFirst,
+        Self::ForgetsQuarantines,
     ];
 
     /// What is written in the place of a batch.
@@ -88,8 +97,14 @@ impl Mutation {
             _ => batch.len(),
         };
         let mut bent = Batch::new();
+        let is_new = batch.operations().any(|operation| match operation {
+            Operation::Set { key, .. } => is_of_debounce(key, &Meta::Origin),
+            _ => false,
+        });
         for operation in batch.operations().take(count) {
             match operation {
+                Operation::Set { key, .. }
+                    if self == Self::DebouncesFirst && !is_new && is_of_debounce(key, &Meta::Input) => {}
                 Operation::Set { key, value } => self.bend_row(key, value, &mut bent),
                 Operation::Delete { key } if self == Self::RingsTwice && is_alarm(key) => {}
                 Operation::Delete { key } => bent.delete(key),
@@ -137,6 +152,20 @@ impl Mutation {
                 origin.deadline_at_ms = None;
                 bent.set(bytes, &value::encode(bytes, &origin));
             }
+            (Self::ForgetsQuarantines, Key::Instance(_, _, Local::Meta(Meta::State))) => {
+                let mut state: State = value::decode(bytes, value).unwrap();
+                if state.status == Status::Quarantined {
+                    state.status = Status::Running;
+                }
+                bent.set(bytes, &value::encode(bytes, &state));
+            }
+            (Self::BeginsSlotsTwice, Key::Outbox(shard, from, revision, index)) if from.starts_with("__schedule ") => {
+                let mut outgoing: Outgoing = value::decode(bytes, value).unwrap();
+                bent.set(bytes, value);
+                outgoing.to.push_str("-again");
+                let again = Key::Outbox(*shard, from.clone(), *revision, index + 1_000).pack();
+                bent.set(&again, &value::encode(&again, &outgoing));
+            }
             (Self::DeliversOutOfOrder, Key::Instance(shard, instance, Local::Inbox(arrival))) => {
                 let arrival = Arrival {
                     number: (1 << 20) - arrival.number,
@@ -169,6 +198,14 @@ impl Mutation {
             (Self::DropsEvents, EntryKind::Event { decided, .. }) => *decided = None,
             _ => {}
         }
+    }
+}
+
+/// Whether it is this row of what waits for the last of several starts.
+fn is_of_debounce(key: &[u8], row: &Meta) -> bool {
+    match Key::unpack(key) {
+        Ok(Key::Instance(_, instance, Local::Meta(meta))) => instance.starts_with("__debounce ") && meta == *row,
+        _ => false,
     }
 }
 

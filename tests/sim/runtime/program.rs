@@ -42,7 +42,13 @@ pub(crate) enum Node {
     IsCancelled,
     Receive,
     ReceiveWithin(u64),
+    /// The same until so long after the time that the code knows.
+    ReceiveUntil(u64),
+    /// Two at most, for so long, or until so long after the time that the code knows.
     ReceiveMany(u64),
+    ReceiveManyUntil(u64),
+    /// A message or a question, which is not answered then, whichever came first.
+    ReceiveAny(Option<u64>),
     /// A question that is answered like this, if it comes in time.
     Answer(Answering, Option<u64>),
     /// A promise whose token is given away, and that is awaited for so long at most.
@@ -55,6 +61,10 @@ pub(crate) enum Node {
     Set,
     /// A gate, and a step behind it that only this version of the code makes.
     Version,
+    /// A gate that the code has only from a life on, and a step that is another one behind it.
+    Patched(u32),
+    /// From here on what this turn of a loop did can be undone.
+    Checkpoint,
     /// Something to undo, whose undoing fails so many times, by a panic or not.
     Compensate(u32, bool),
     Sequence(Vec<Node>),
@@ -193,7 +203,7 @@ fn node(chance: &mut Chance, depth: u32, room: &mut u32, undo: bool) -> Node {
         return leaf(chance, undo);
     }
     let kind = chance.below(15);
-    let undo = undo && !(3..=5).contains(&kind) && !matches!(kind, 7 | 8 | 10 | 11);
+    let undo = undo && !(3..=5).contains(&kind) && !matches!(kind, 7 | 8 | 10);
     let one = |chance: &mut Chance, room: &mut u32| Box::new(node(chance, depth - 1, room, undo));
     let some = |chance: &mut Chance, room: &mut u32| -> Vec<Node> {
         let count = 2 + chance.below(2);
@@ -212,7 +222,11 @@ fn node(chance: &mut Chance, depth: u32, room: &mut u32, undo: bool) -> Node {
         6 => Node::CtxJoin(some(chance, room)),
         7 | 8 => Node::CtxRace(some(chance, room)),
         9 => Node::CtxMap(some(chance, room)),
-        10 | 11 => Node::CtxRepeat(1 + chance.below(4) as u32, 1 + chance.below(3), one(chance, room)),
+        10 => Node::CtxRepeat(1 + chance.below(4) as u32, 1 + chance.below(3), one(chance, room)),
+        11 => {
+            let turn = Node::Sequence(vec![Node::Checkpoint, *one(chance, room)]);
+            Node::CtxRepeat(1 + chance.below(4) as u32, 1 + chance.below(3), Box::new(turn))
+        }
         12 => Node::Caught(one(chance, room)),
         13 => Node::Shielded(one(chance, room)),
         _ => Node::TryScope(one(chance, room)),
@@ -238,7 +252,7 @@ fn child(chance: &mut Chance) -> Node {
 
 fn leaf(chance: &mut Chance, undo: bool) -> Node {
     let patience = |chance: &mut Chance| (!chance.once_in(3)).then(|| duration(chance));
-    match chance.below(31) {
+    match chance.below(35) {
         0..9 => Node::Step(Labour {
             fails: [0, 0, 0, 0, 1, 2, 3][chance.below(7) as usize],
             panics: chance.once_in(3),
@@ -271,6 +285,10 @@ fn leaf(chance: &mut Chance, undo: bool) -> Node {
         27 => Node::Uuid,
         28 | 29 => Node::Emit,
         30 => Node::IsCancelled,
+        31 => Node::ReceiveAny(patience(chance)),
+        32 => Node::ReceiveUntil(duration(chance)),
+        33 => Node::ReceiveManyUntil(duration(chance)),
+        34 => Node::Patched(1 + chance.below(5) as u32),
         _ => Node::Tell(chance.below(4)),
     }
 }

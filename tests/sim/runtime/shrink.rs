@@ -54,6 +54,9 @@ fn candidates(case: &Case) -> Vec<Case> {
         for odds in lived.odds.smaller() {
             with(&|case| case.lives[life].odds = odds);
         }
+        if lived.off_ms > 0 {
+            with(&|case| case.lives[life].off_ms = 0);
+        }
         if format!("{:?}", lived.limits) != format!("{:?}", Limits::WIDE) {
             with(&|case| case.lives[life].limits = Limits::WIDE);
         }
@@ -168,7 +171,7 @@ pub(crate) fn told(case: &Case) -> String {
 impl Odds {
     /// The same with one thing less that goes wrong.
     fn smaller(self) -> Vec<Self> {
-        let part: [fn(&mut Self) -> &mut u64; 7] = [
+        let part: [fn(&mut Self) -> &mut u64; 8] = [
             |odds| &mut odds.crash,
             |odds| &mut odds.lost,
             |odds| &mut odds.unavailable,
@@ -176,6 +179,7 @@ impl Odds {
             |odds| &mut odds.full,
             |odds| &mut odds.zombie,
             |odds| &mut odds.nudge,
+            |odds| &mut odds.turns,
         ];
         let without = |part: fn(&mut Self) -> &mut u64| {
             let mut odds = self;

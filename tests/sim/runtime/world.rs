@@ -9,13 +9,16 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::case::{Case, Ends, Life, Limits};
+use super::chore::Chore;
 use super::client::{self, Client};
+use super::finish;
 use super::inspect::inspect;
 use super::interpreter::{Interpreter, News, Riddle};
 use super::ledger::{self, InstanceSeen};
 use super::machine::{Machine, Platter};
 use super::mutation::Mutation;
 use super::program::{Doom, Node, Program};
+use super::trial;
 use crate::chance::Chance;
 
 /// The number of the caller who brings everything to its end.
@@ -86,14 +89,20 @@ impl<'a> World<'a> {
             ledger.calm = life.ends == Ends::Finished;
             ledger.latest += 1;
             ledger.settles();
+            if life.off_ms > 0 {
+                ledger.was_off(self.now_ms + life.off_ms);
+            }
         });
         let verifies = self.verifies;
         let config = config(&life.limits).shards(self.case.shards);
         let (clients, chance) = (&mut self.clients, &mut Chance::new(life.seed));
+        self.now_ms += life.off_ms;
+        let _turns = Machine::turns(chance, life.odds);
         self.now_ms = executor.block_on(async {
             let machine = Machine::new(&self.disk, self.now_ms, chance, life.odds, self.mutation);
             let living = async {
-                let opening = Runtime::builder().workflow(Interpreter).config(config);
+                let opening =
+                    trial::registered(Runtime::builder().workflow(Interpreter).workflow(Chore)).config(config);
                 let runtime = match opening.open_simulated(machine.simulated()).await {
                     Ok(runtime) => runtime,
                     Err(error) => return ledger::with(|ledger| ledger.note(format!("it could not begin: {error}"))),
@@ -148,8 +157,9 @@ async fn serve(runtime: &Runtime, machine: &Machine, clients: &mut [Client], len
 /// Looks after everyone, children included, until all have ended.
 async fn finish(runtime: &Runtime, verifies: bool) {
     let mut left = everyone();
+    finish::the_rest(runtime).await;
     for round in 1..=PATIENCE {
-        let mut waiting = Vec::new();
+        let mut waiting = finish::trials(runtime).await;
         for id in everyone() {
             if !client::look(runtime, &id).await.unwrap() {
                 help(runtime, &id, round).await;

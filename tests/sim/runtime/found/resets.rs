@@ -1,6 +1,8 @@
 //! Bugs of taking an instance back.
 
-use everstep::{Ctx, Handle, Result, Runtime, Sent, Workflow, ok};
+use std::time::Duration;
+
+use everstep::{ClosePolicy, Ctx, Handle, Policy, Result, Runtime, Sent, Workflow, ok};
 
 use super::play;
 use crate::runtime::ledger;
@@ -152,5 +154,61 @@ fn the_handle_of_a_child_names_the_child_after_a_reset_too() {
         for child in noted("child") {
             runtime.handle(Nest, &child).unwrap().status().await.unwrap();
         }
+    });
+}
+
+/// Is over soon.
+struct Brief;
+
+impl Workflow for Brief {
+    const NAME: &'static str = "brief";
+    type Input = ();
+    type Output = u32;
+
+    async fn run(ctx: Ctx<Self>, (): ()) -> Result<u32> {
+        ctx.sleep("nap", "1s").await?;
+        ok(7)
+    }
+}
+
+/// Waits for another one that it does not take with it, and not for long; if it comes to nothing, it tidies up.
+struct Hurried;
+
+impl Workflow for Hurried {
+    const NAME: &'static str = "hurried";
+    type Input = ();
+    type Output = u32;
+
+    fn policy() -> Policy {
+        Policy::new().deadline("10s")
+    }
+
+    async fn run(ctx: Ctx<Self>, (): ()) -> Result<u32> {
+        let child = ctx.child(Brief, ()).close(ClosePolicy::Abandon).start().await?;
+        let outcome = child.await;
+        if outcome.is_err() {
+            ctx.shield().sleep("tidy up", "1s").await?;
+        }
+        ok(outcome?)
+    }
+}
+
+/// How a child had ended lay unread in the inbox of its parent when that ran out of time, and was thrown away. The parent
+/// was given another chance and told once more; but it had heard of it, so that was a duplicate, and it waited for the
+/// child for good. BEHAVIOUR 34, 46.
+#[test]
+fn a_parent_that_did_not_listen_hears_of_its_child_when_it_is_tried_again() {
+    play(|machine| async {
+        let opening = Runtime::builder().workflow(Hurried).workflow(Brief);
+        let runtime = opening.open_simulated(machine).await.unwrap();
+        let hurried = runtime.start(Hurried, ()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        hurried.pause().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        hurried.resume().await.unwrap();
+        let late = hurried.result().await.unwrap_err();
+        assert!(late.to_string().contains("deadline"), "{late}");
+        hurried.retry().await.unwrap();
+        assert_eq!(hurried.result().await.unwrap(), 7);
     });
 }

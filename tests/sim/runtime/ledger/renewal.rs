@@ -45,6 +45,7 @@ impl Ledger {
             seen.renewing = 0;
             seen.resumes.1 = seen.resumes.0;
         }
+        self.trials_go_on();
     }
 
     /// An instance is deleted, and all that was known of it is over. What others have sent it may still come.

@@ -2,6 +2,15 @@
 
 use super::{Ledger, Place, StepSeen};
 
+/// The turns of loops that a place is in: what the path of each loop is, and the number of the turn.
+fn turns(path: &str) -> impl Iterator<Item = (&str, u32)> {
+    let starts = path.match_indices("/i").map(|(at, _)| at);
+    starts.filter_map(move |at| {
+        let turn = path[at + 2..].split('/').next()?;
+        Some((&path[..at], turn.parse().ok()?))
+    })
+}
+
 impl Ledger {
     /// The code asks for a step.
     pub(crate) fn asks(&mut self, place: &Place) {
@@ -101,6 +110,9 @@ impl Ledger {
         if seen.failed_in.is_none() && !seen.cancel_asked && seen.deadline_ms.is_none() {
             self.violation(format!("{} is undone though nothing failed", place.path));
         }
+        if let Some(other) = self.is_of_another_turn(place) {
+            self.violation(format!("{} is undone beside {other}, of another turn", place.path));
+        }
         // The undoings of one run begin one after the other, the last one first.
         let run = place.path.split('/').nth(1);
         let mut later = self.steps.iter().filter(|(other, step)| {
@@ -111,6 +123,27 @@ impl Ledger {
             let other = other.path.clone();
             self.violation(format!("{} is undone before {other}", place.path));
         }
+    }
+
+    /// The code makes a checkpoint: what the turns before this one did is not undone any more, of every loop around it.
+    pub(crate) fn checkpoints(&mut self, place: &Place) {
+        self.note(format!("{} can be undone from here on", place.path));
+        let turn = |(around, turn)| turns(&place.path).any(|(other, now)| other == around && turn < now);
+        for (step, seen) in &mut self.steps {
+            if step.instance == place.instance && turns(&step.path).any(turn) {
+                seen.undo.owed_since = None;
+            }
+        }
+    }
+
+    /// What is wrong with undoing a step, if another turn of the same loop is being undone.
+    fn is_of_another_turn(&self, place: &Place) -> Option<String> {
+        let undone = |(other, step): (&Place, &StepSeen)| {
+            let ours = other.instance == place.instance && step.undo.begun;
+            let turn = |(around, turn)| turns(&other.path).any(|(same, now)| same == around && turn != now);
+            (ours && turns(&place.path).any(turn)).then(|| other.path.clone())
+        };
+        self.steps.iter().find_map(undone)
     }
 
     /// A step was undone.

@@ -89,7 +89,7 @@ impl Ledger {
     }
 
     /// The same by what they are called, and whom they are for.
-    pub(super) fn took_messages(&mut self, place: &Place, ids: &[String], to: &[String]) {
+    pub(crate) fn took_messages(&mut self, place: &Place, ids: &[String], to: &[String]) {
         let ids = ids.to_vec();
         self.note(format!("{} took {ids:?}", place.path));
         let asked = self.instance(&place.instance).asked;
