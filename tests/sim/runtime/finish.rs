@@ -76,6 +76,7 @@ async fn started(runtime: &Runtime, number: u64) -> Option<u64> {
 
 async fn batches(runtime: &Runtime) {
     let batches = ledger::with(|ledger| ledger.batches());
+    let mut over = Vec::new();
     for name in &batches {
         let batch = runtime.batch_handle(name).unwrap();
         match batch.progress().await {
@@ -85,9 +86,10 @@ async fn batches(runtime: &Runtime) {
         let progress = batch.finished().timeout("60d").await.unwrap();
         let counted = progress.done + progress.unchanged + progress.failed;
         ledger::with(|ledger| ledger.batch_is_over(name, (progress.matched, counted)));
+        over.push(name);
     }
     tokio::time::sleep(DAY).await;
-    let told = batches
+    let told = over
         .iter()
         .filter(|name| name.starts_with("cancel") || name.starts_with("terminate"));
     for name in told {
