@@ -161,7 +161,7 @@ async fn want(runtime: &Runtime, (key, number): (u64, u64), wait: u64, at_most: 
     let debounce = runtime.debounce(format!("key {key}"), Duration::from_millis(wait));
     let mut starting = debounce.starts(Chore, Duty::Wanted(key, number));
     if let Some(at_most) = at_most {
-        starting = starting.at_most(Duration::from_millis(at_most));
+        starting = starting.within(Duration::from_millis(at_most));
     }
     let waits = starting.await?;
     ledger::with(|ledger| ledger.will_be(key, number, waits.id().as_str()));
