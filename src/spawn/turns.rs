@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
-use std::pin::pin;
 use std::task::Poll;
 
 type Draw = Box<dyn FnMut() -> u64>;
@@ -48,9 +47,9 @@ fn draw() -> u64 {
     DRAW.with_borrow_mut(|draw| draw.as_mut().map_or(0, |draw| draw()))
 }
 
-/// The same, in its turn.
-pub(super) async fn in_turn(body: impl Future<Output = ()>) {
-    let (mut body, mut owed) = (pin!(body), None);
+/// The same, in its turn. It is boxed, since a future that is moved into another one takes its place twice.
+pub(super) fn in_turn(body: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
+    let (mut body, mut owed) = (Box::pin(body), None);
     poll_fn(move |context| {
         let left = owed.get_or_insert_with(draw);
         if *left > 0 {
@@ -61,7 +60,6 @@ pub(super) async fn in_turn(body: impl Future<Output = ()>) {
         owed = None;
         body.as_mut().poll(context)
     })
-    .await;
 }
 
 #[cfg(test)]
