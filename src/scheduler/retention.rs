@@ -245,7 +245,7 @@ mod tests {
             .set_state(&namespace, None, &ended)
             .set_index(&namespace, &origin, &ended);
         for number in 0..SEEN_AT_ONCE_MAX * 5 / 2 {
-            let message = MessageId::new(&number.to_string()).unwrap();
+            let message = MessageId::new(number.to_string()).unwrap();
             commit.set_seen(&namespace, &message, &Seen::TOO_LATE);
         }
         store.commit(commit).await.unwrap();

@@ -75,7 +75,7 @@ mod tests {
         let beside = store.namespace(&InstanceId::new("ab").unwrap());
         let mut commit = Commit::new(Shard(0));
         for number in 0..SEEN_AT_ONCE_MAX as u64 * 5 / 2 {
-            let message = MessageId::new(&number.to_string()).unwrap();
+            let message = MessageId::new(number.to_string()).unwrap();
             commit.set_seen(&namespace, &message, &Seen::TOO_LATE);
         }
         commit.set_seen(&beside, &MessageId::new("1").unwrap(), &Seen::TOO_LATE);
