@@ -191,13 +191,13 @@ impl AnyHandle {
             let namespace = this.namespace();
             let mut commit = Commit::new(namespace.shard());
             let sent = storage::set_before_all(&mut commit, &namespace, &*seen.snapshot)?;
-            if !storage::forget_most_seen(&mut commit, &namespace, &*seen.snapshot)? || !sent {
-                return Ok(Decision::write(commit, None));
+            let all = storage::forget_most_seen(&mut commit, &namespace, (&seen.state, now), &*seen.snapshot)? && sent;
+            if all {
+                commit
+                    .purge(&namespace, &seen.origin, &seen.state)
+                    .leave_tombstone(&namespace, &Tombstone { deleted_at_ms: now });
             }
-            commit
-                .purge(&namespace, &seen.origin, &seen.state)
-                .leave_tombstone(&namespace, &Tombstone { deleted_at_ms: now });
-            Ok(Decision::write(commit, Some(true)))
+            Ok(Decision::write(commit, all.then_some(true)))
         })
         .await
     }

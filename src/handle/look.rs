@@ -30,6 +30,15 @@ impl Seen {
         Ok(waits && self.state.status == Status::Pending && self.state.entries == 0)
     }
 
+    /// Refuses to give an instance another chance that is being deleted: it has forgotten already what it has seen.
+    pub(crate) fn expect_whole(&self, shared: &Shared, instance: &InstanceId) -> Result<()> {
+        let namespace = shared.store.namespace(instance);
+        if storage::is_forgetting(&namespace, &self.state, &*self.snapshot)? {
+            return Err(Error::Deleted(instance.clone()));
+        }
+        Ok(())
+    }
+
     /// The state that comes after this one.
     pub(crate) fn next(&self, now: Millis, change: impl FnOnce(&mut State)) -> State {
         let mut state = self.state.clone();

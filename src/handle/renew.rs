@@ -56,6 +56,7 @@ impl AnyHandle {
             if !meant(seen) {
                 return Ok(Decision::Leave(None));
             }
+            seen.expect_whole(&this.shared, &this.instance)?;
             let leave = |effect| Ok(Decision::Leave(Operated::unchanged(effect, seen.state.status)));
             let decided: Result<Decision<Operated>> = match seen.state.status {
                 Status::Completed => leave(Effect::Ended),
@@ -126,6 +127,7 @@ impl AnyHandle {
     pub async fn reset(&self, to: &str) -> Result<Operated> {
         let to = to.to_owned();
         self.alone(move |this, seen, now| {
+            seen.expect_whole(&this.shared, &this.instance)?;
             let entries = this.entries(seen)?;
             let refuse = |why: &str| Error::NoWayBack {
                 path: to.clone(),

@@ -162,7 +162,7 @@ async fn delete(store: &Store, instance: &InstanceId, retention: &Retention, now
             let mut commit = Commit::new(namespace.shard());
             commit.require(Condition::Revision(instance.clone(), state.revision));
             let sent = set_before_all(&mut commit, &namespace, &*snapshot)?;
-            let all = forget_most_seen(&mut commit, &namespace, &*snapshot)? && sent;
+            let all = forget_most_seen(&mut commit, &namespace, (&state, now), &*snapshot)? && sent;
             if all {
                 commit
                     .purge(&namespace, &origin, &state)

@@ -253,6 +253,10 @@ fn steps(store: &Path, pending: &Path) -> Result<Option<Vec<Step>>> {
     let plan = match fs::read_to_string(&path) {
         Ok(plan) => plan,
         Err(error) if error.kind() == io::ErrorKind::NotFound && !pending.exists() => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let reason = "has no plan any more of what was to be done; move the directory out of the store";
+            return Err(Error::Corrupt(format!("{} {reason}", pending.display())));
+        }
         Err(error) => return Err(Error::io("read", &path)(error)),
     };
     let step = |line: &str| {
@@ -299,12 +303,17 @@ fn replace(file: &Path, copy: &Path, length: u64) -> Result<()> {
     fs::rename(&new, file).map_err(Error::io("rename", &new))
 }
 
-/// Whether there is a file that holds the same bytes as a copy.
+/// Whether there is a file that holds the same bytes as a copy. Without the copy there is nothing to go by, and the file is
+/// left alone.
 fn same(file: &Path, copy: &Path) -> io::Result<bool> {
-    match fs::metadata(file) {
-        Ok(found) => Ok(found.len() == fs::metadata(copy)?.len() && fs::read(file)? == fs::read(copy)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+    let length = |path: &Path| match fs::metadata(path) {
+        Ok(found) => Ok(Some(found.len())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    };
+    match (length(file)?, length(copy)?) {
+        (Some(found), Some(kept)) if found == kept => Ok(fs::read(file)? == fs::read(copy)?),
+        _ => Ok(false),
     }
 }
 

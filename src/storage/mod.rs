@@ -79,6 +79,6 @@ pub use outbox::Posted;
 pub(crate) use outbox::{is_on_its_way, set_before_all};
 #[cfg(feature = "testing")]
 pub use pace::Pace;
-pub(crate) use seen::forget_most_seen;
+pub(crate) use seen::{forget_most_seen, is_forgetting};
 pub use store::{Arrivals, Health, Store};
 pub use url::Url;

@@ -2,20 +2,30 @@
 //!
 //! Everything else of an instance has a limit, and so the commit that deletes it does. An instance that lives for years
 //! may have seen millions of messages, so most of those rows go before, in commits of their own. It has ended by then and
-//! takes no message: whoever sends one of them again is told so, and not that it is a duplicate.
+//! takes no message: whoever sends one of them again is told so, and not that it is a duplicate. From the first
+//! of these commits on it is marked: it can't be given another chance any more, in which it would take them once more.
 
 use std::ops::ControlFlow;
 
+use crate::clock::Millis;
 use crate::limits::SEEN_AT_ONCE_MAX;
 use crate::storage::commit::Commit;
 use crate::storage::engine::{Direction, Scan, Snapshot};
 use crate::storage::error::Result;
-use crate::storage::key;
+use crate::storage::key::{self, Local, Meta};
 use crate::storage::namespace::Namespace;
+use crate::storage::record::{Hold, State};
 
 /// Removes as many of these rows as one commit may, of an instance that is about to be deleted. Tells whether the others
 /// can go with everything else; if not, the rest needs another commit first.
-pub(crate) fn forget_most_seen(commit: &mut Commit, namespace: &Namespace, snapshot: &dyn Snapshot) -> Result<bool> {
+///
+/// Such a commit counts as a change of the instance: what somebody decided before it, to give it another chance, is refused.
+pub(crate) fn forget_most_seen(
+    commit: &mut Commit,
+    namespace: &Namespace,
+    (state, now): (&State, Millis),
+    snapshot: &dyn Snapshot,
+) -> Result<bool> {
     let (start, end) = key::below(&key::dedup_of(namespace.shard(), namespace.instance().as_str()));
     let mut keys = Vec::new();
     let scan = Scan {
@@ -34,7 +44,25 @@ pub(crate) fn forget_most_seen(commit: &mut Commit, namespace: &Namespace, snaps
     for key in &keys[..SEEN_AT_ONCE_MAX] {
         commit.delete_raw(key);
     }
+    let changed = State {
+        revision: state.revision + 1,
+        ..state.clone()
+    };
+    let mark = Hold {
+        reason: "it is being deleted".into(),
+        since_ms: now,
+        report: None,
+    };
+    commit
+        .set_state(namespace, state.alarm_at_ms, &changed)
+        .set(namespace, &Local::Meta(Meta::Hold), &mark);
     Ok(false)
+}
+
+/// Whether an instance that has ended is being deleted, and has forgotten some of what it has seen.
+pub(crate) fn is_forgetting(namespace: &Namespace, state: &State, snapshot: &dyn Snapshot) -> Result<bool> {
+    let mark = || namespace.get::<Hold>(snapshot, &Local::Meta(Meta::Hold));
+    Ok(state.status.is_terminal() && mark()?.is_some())
 }
 
 #[cfg(test)]
@@ -46,7 +74,7 @@ mod tests {
     use crate::storage::engines::Memory;
     use crate::storage::key::Key;
     use crate::storage::open::OpenOptions;
-    use crate::storage::record::Seen;
+    use crate::storage::record::{Seen, State};
     use crate::storage::store::Store;
 
     fn rows(store: &Store) -> usize {
@@ -84,7 +112,8 @@ mod tests {
         loop {
             let mut commit = Commit::new(Shard(0));
             let snapshot = store.snapshot(Shard(0)).unwrap();
-            if forget_most_seen(&mut commit, &namespace, &*snapshot).unwrap() {
+            let state = State::begun(0);
+            if forget_most_seen(&mut commit, &namespace, (&state, 0), &*snapshot).unwrap() {
                 assert!(commit.is_empty());
                 break;
             }

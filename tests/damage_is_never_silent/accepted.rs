@@ -119,7 +119,11 @@ impl Made {
         store.close().unwrap();
         let store = kit::try_open(self.engine, path).unwrap_or_else(|error| panic!("{case}, again: {error}"));
         assert!(rows(&store).unwrap() == state, "{case}: reads differently");
-        assert_eq!(store.header().accepted_losses.as_slice(), std::slice::from_ref(loss), "{case}");
+        assert_eq!(
+            store.header().accepted_losses.as_slice(),
+            std::slice::from_ref(loss),
+            "{case}"
+        );
         store.close().unwrap();
     }
 }

@@ -1,14 +1,16 @@
 //! What ended long ago is deleted, and nothing else.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
+use everstep::limits::SEEN_AT_ONCE_MAX;
 use everstep::storage::key::{Key, Local, Meta};
 use everstep::storage::record::Status;
-use everstep::{Config, Ctx, Error, Outcome, Result, Runtime, Shard, Watched, critical, ok, workflow};
+use everstep::{Config, Ctx, Error, Existing, Outcome, Result, Runtime, Shard, Watched, critical, ok, workflow};
 
 use crate::holds::damage;
 use crate::kit::{Word, waits};
-use crate::machine::{Machine, in_virtual_time};
+use crate::machine::{Machine, in_virtual_time, settle};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -231,5 +233,51 @@ fn whoever_watches_hears_of_what_is_deleted() {
             panic!("nobody was too slow");
         };
         assert_eq!((change.id.as_str(), change.status), ("well", None));
+    });
+}
+
+/// Found in review: an instance that has seen very many messages is deleted in several commits, and forgets what it has seen
+/// first. One that was given another chance between two of them would have taken the same messages again.
+#[test]
+fn what_is_being_deleted_is_given_no_other_chance() {
+    in_virtual_time(async {
+        let machine = Machine::new();
+        let config = Config::default().residents_max(64);
+        let runtime = machine.open(Runtime::builder().workflow(waits), config).await;
+        let old = runtime.start(waits, usize::MAX).id("old").await.unwrap();
+        let messages = u64::try_from(SEEN_AT_ONCE_MAX).unwrap() * 5 / 4;
+        let words = (0..messages).map(|number| old.send(Word(number)).into_future());
+        for sent in futures_util::future::join_all(words).await {
+            sent.unwrap();
+        }
+        old.terminate("it is old").await.unwrap();
+        let again = async || old.reset("nowhere").await.unwrap_err();
+        assert!(
+            matches!(again().await, Error::NoWayBack { .. }),
+            "it may, if there were a way"
+        );
+        // Whoever deletes it goes away in the middle.
+        let mut turns = 0;
+        while !matches!(again().await, Error::Deleted(_)) {
+            let mut deleting = Box::pin(old.delete());
+            turns += 1;
+            for _ in 0..turns {
+                assert!(futures_util::poll!(&mut deleting).is_pending());
+                tokio::task::yield_now().await;
+            }
+            drop(deleting);
+            settle().await;
+        }
+        assert_eq!(
+            old.status().await.unwrap().status,
+            Status::Terminated,
+            "it is there as a whole"
+        );
+        assert!(matches!(old.retry().await.unwrap_err(), Error::Deleted(_)));
+        let renewed = runtime.start(waits, usize::MAX).id("old").if_exists(Existing::NewRun);
+        assert!(matches!(renewed.await.unwrap_err(), Error::Deleted(_)));
+        old.delete().await.unwrap();
+        assert!(matches!(old.status().await.unwrap_err(), Error::Deleted(_)));
+        assert!(!runtime.start(waits, usize::MAX).id("old").await.unwrap().existed());
     });
 }

@@ -9,7 +9,7 @@ use crate::storage::key::{Local, Meta};
 use crate::storage::record::{
     Content, Decided, Failure, FailureKind, Flow, Message, Origin, Outgoing, Parcel, Parent, Reach, State,
 };
-use crate::storage::{Commit, Error, Posted, Refusal, Result};
+use crate::storage::{self, Commit, Error, Posted, Refusal, Result};
 
 impl<H: Hand> Delivery<'_, H> {
     /// There is an instance with the id of a child already: the child itself, or somebody else.
@@ -38,6 +38,9 @@ impl<H: Hand> Delivery<'_, H> {
                 // One that has not ended was told to, and is waited for.
                 let before = state.filter(|state| state.status.is_terminal());
                 let before = before.ok_or(Error::Refused(Refusal::Exists))?;
+                if storage::is_forgetting(&namespace, &before, &*snapshot)? {
+                    return Err(Error::Refused(Refusal::Exists));
+                }
                 let created_at_ms = found.created_at_ms;
                 let origin = Origin {
                     created_at_ms,

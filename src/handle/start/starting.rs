@@ -111,6 +111,7 @@ impl Starting {
             match self.existing {
                 Existing::Refuse => return Err(Error::Exists(self.instance.clone())),
                 Existing::NewRun if seen.state.status.is_terminal() => {
+                    seen.expect_whole(&self.shared, &self.instance)?;
                     drop(seen);
                     if self.renew().await? {
                         coming.into_iter().for_each(Passed::came);

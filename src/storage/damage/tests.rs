@@ -202,3 +202,27 @@ fn what_somebody_put_there_meanwhile_is_left_alone() {
         store.close().unwrap();
     }
 }
+
+/// Found in review: somebody made room by removing what had been set aside, and the store did not open any more, although its
+/// log was sound by then.
+#[test]
+fn what_was_set_aside_can_be_removed_when_the_log_is_cut() {
+    let directory = scratch();
+    let (path, pending) = (directory.path(), directory.path().join("damaged/pending"));
+    damaged(path);
+    accept_and_die(path, usize::MAX);
+    for name in ["1.jnl", "2.jnl"] {
+        fs::remove_file(pending.join(name)).unwrap();
+    }
+    let store = open(path, true).unwrap();
+    assert!(is_there(&store, "c") && !is_there(&store, "d"));
+    store.close().unwrap();
+    open(path, false).unwrap().close().unwrap();
+
+    // Without the plan nobody knows what was to be done, and what to do is said.
+    fs::create_dir(&pending).unwrap();
+    let refused = open(path, false).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("move the directory out of the store"), "{refused}");
+    fs::remove_dir(&pending).unwrap();
+    open(path, false).unwrap().close().unwrap();
+}
