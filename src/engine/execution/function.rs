@@ -109,10 +109,13 @@ impl Execution {
     fn poll_to_rest(&mut self) -> Poll<Result<Payload, WorkflowError>> {
         let waker = Waker::from(Arc::clone(&self.woken));
         let mut context = Context::from_waker(&waker);
-        self.journal.lock().begin_poll();
+        let mut journal = self.journal.lock();
+        journal.begin_poll();
+        // Nothing is delivered before it rests.
+        let silent = journal.is_silent();
+        drop(journal);
         loop {
             self.woken.own.store(false, Ordering::Release);
-            let silent = self.journal.lock().is_silent();
             let span = (!silent).then(|| self.span());
             let mut poll = || Pin::new(&mut unconstrained(self.function.as_mut())).poll(&mut context);
             let function = AssertUnwindSafe(|| match span {
