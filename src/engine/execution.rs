@@ -256,11 +256,14 @@ impl Execution {
         loop {
             let ended = self.advance_or_refuse()?;
             self.let_go(turn, now);
-            turn.broadcasts.append(&mut self.journal.lock().broadcasts);
+            let mut journal = self.journal.lock();
+            turn.broadcasts.append(&mut journal.broadcasts);
+            let replaying = journal.is_replaying();
+            drop(journal);
             if let Some(result) = ended {
                 return self.ended(result, turn, now);
             }
-            if self.journal.lock().is_replaying() {
+            if replaying {
                 self.store_on_the_way(turn, now);
                 return Ok(());
             }

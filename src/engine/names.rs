@@ -50,9 +50,11 @@ impl Names {
 
     /// The index of a name, a new one if need be.
     pub(crate) fn index(&mut self, name: &str) -> Result<u32, InvalidName> {
-        if let Some(index) = self.indices.get(name) {
-            return Ok(*index);
-        }
+        self.find(name).map_or_else(|| self.add(name), Ok)
+    }
+
+    /// The index of a name that is not known.
+    pub(crate) fn add(&mut self, name: &str) -> Result<u32, InvalidName> {
         Self::check(name)?;
         let index = u32::try_from(self.names.len()).expect("a history is bounded far below 2^32 names");
         self.names.push(name.to_owned());

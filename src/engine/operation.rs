@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use serde::de::DeserializeOwned;
 
 use crate::engine::error::Misuse;
-use crate::engine::journal::{Journal, Outcome, SharedJournal};
+use crate::engine::journal::{Journal, Outcome};
 use crate::engine::request::{Request, Until};
 use crate::engine::scope::Scope;
 use crate::engine::witness::CallSite;
@@ -144,28 +144,28 @@ impl Operation {
         cx: &Context<'_>,
         request: impl FnOnce() -> Result<Request, Misuse>,
     ) -> Poll<Result<EntryKind, Failure>> {
-        let journal: SharedJournal = self.scope.journal().clone();
-        let token = journal.lock().token();
-        if !token.is_polled_here() {
+        if !self.scope.journal().is_polled_here() {
             return Poll::Ready(Err(Misuse::OutsideWorkflow.into()));
         }
         let request = self.location.is_none().then(request);
-        let mut journal = journal.lock();
+        let mut journal = self.scope.journal().lock();
         if let Some(request) = request {
-            let asked = request.and_then(|request| self.ask(&mut journal, request));
-            // Whoever asks for more than it may gets no answer, or code that takes no notice of errors would ask for ever.
-            if asked.is_err() && journal.is_refused() {
-                return Poll::Pending;
-            }
-            if let Err(misuse) = asked {
-                return Poll::Ready(Err(misuse.into()));
+            match request.and_then(|request| self.ask(&mut journal, request)) {
+                Ok(location) => self.location = Some(location),
+                // Whoever asks for more than it may gets no answer, or code that takes no notice of errors would ask for
+                // ever.
+                Err(_) if journal.is_refused() => return Poll::Pending,
+                Err(misuse) => return Poll::Ready(Err(misuse.into())),
             }
         }
-        self.poll_asked(&mut journal, cx)
+        let polled = self.poll_asked(&mut journal, cx);
+        drop(journal);
+        self.over |= polled.is_ready();
+        polled
     }
 
-    /// Asks for the operation.
-    fn ask(&mut self, journal: &mut Journal, request: Request) -> Result<(), Misuse> {
+    /// Asks for the operation. Gives the place where it stands.
+    fn ask(&self, journal: &mut Journal, request: Request) -> Result<Location, Misuse> {
         let location = match &self.place {
             Found::Named(name) => journal.locate(self.scope.location(), name),
             Found::Numbered(location) => location.clone().and_then(|location| {
@@ -186,21 +186,16 @@ impl Operation {
             journal.within(checked);
         }
         journal.ask(&location, request, self.scope.is_shielded(), self.call_site)?;
-        self.location = Some(location);
-        Ok(())
+        Ok(location)
     }
 
     /// Asks for an operation before it is awaited, and records it at once. Gives the number of its entry.
     pub(crate) fn begin(&mut self, request: Request, kind: EntryKind) -> Result<u64, Failure> {
-        let journal: SharedJournal = self.scope.journal().clone();
-        let mut journal = journal.lock();
-        if !journal.token().is_polled_here() {
+        if !self.scope.journal().is_polled_here() {
             return Err(Misuse::OutsideWorkflow.into());
         }
-        self.ask(&mut journal, request)?;
-        let Some(location) = &self.location else {
-            unreachable!("what was asked for has a location");
-        };
+        let mut journal = self.scope.journal().lock();
+        let location = &*self.location.insert(self.ask(&mut journal, request)?);
         if !journal.entries.contains_key(location) {
             if let Some(ended) = journal.ended.clone().filter(|_| !self.scope.is_shielded()) {
                 journal.told_of_end = true;
@@ -222,22 +217,24 @@ impl Operation {
 
     /// Polls an operation that was begun.
     pub(crate) fn poll_begun(&mut self, cx: &Context<'_>) -> Poll<Result<EntryKind, Failure>> {
-        let journal: SharedJournal = self.scope.journal().clone();
-        let mut journal = journal.lock();
-        if !journal.token().is_polled_here() {
+        if !self.scope.journal().is_polled_here() {
             return Poll::Ready(Err(Misuse::OutsideWorkflow.into()));
         }
-        self.poll_asked(&mut journal, cx)
+        let mut journal = self.scope.journal().lock();
+        let polled = self.poll_asked(&mut journal, cx);
+        drop(journal);
+        self.over |= polled.is_ready();
+        polled
     }
 
-    fn poll_asked(&mut self, journal: &mut Journal, cx: &Context<'_>) -> Poll<Result<EntryKind, Failure>> {
+    /// Whoever gets the outcome has to note that it is over.
+    fn poll_asked(&self, journal: &mut Journal, cx: &Context<'_>) -> Poll<Result<EntryKind, Failure>> {
         let Some(location) = &self.location else {
             return Poll::Pending;
         };
         let Some(outcome) = journal.take(location, cx.waker()) else {
             return Poll::Pending;
         };
-        self.over = true;
         Poll::Ready(match outcome {
             Outcome::Entry(kind) => Ok(kind),
             Outcome::Ended(failure) => Err(failure.at(journal.names.path(location))),

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ids::{InstanceId, Shard};
@@ -15,11 +16,14 @@ use crate::storage::key::{self, Key, Local, Meta};
 use crate::storage::record::{Seen, State};
 use crate::storage::value::{self, Record};
 
+/// Where operations on one key are: in which batch of the group, and which of its operations. Mostly one.
+type Places = SmallVec<[(usize, u32); 1]>;
+
 /// Checks conditions for one group after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
     /// Rows that the group wrote or removed and that conditions may be about: hash of the key, then where the operation is.
-    staged: HashMap<u64, Vec<(usize, u32)>>,
+    staged: HashMap<u64, Places>,
     key: Vec<u8>,
 }
 
@@ -148,7 +152,7 @@ impl View<'_> {
 }
 
 /// The value that the group so far gives a key.
-fn staged<'a>(staged: &HashMap<u64, Vec<(usize, u32)>>, batches: &'a [Batch], wanted: &[u8]) -> Option<&'a [u8]> {
+fn staged<'a>(staged: &HashMap<u64, Places>, batches: &'a [Batch], wanted: &[u8]) -> Option<&'a [u8]> {
     let places = staged.get(&xxh3_64(wanted))?;
     places.iter().rev().find_map(
         |(index, operation)| match batches[*index].operations().nth(*operation as usize) {
@@ -159,7 +163,7 @@ fn staged<'a>(staged: &HashMap<u64, Vec<(usize, u32)>>, batches: &'a [Batch], wa
 }
 
 /// Whether the group so far removes a key.
-fn is_removed(staged: &HashMap<u64, Vec<(usize, u32)>>, batches: &[Batch], wanted: &[u8]) -> bool {
+fn is_removed(staged: &HashMap<u64, Places>, batches: &[Batch], wanted: &[u8]) -> bool {
     let places = staged.get(&xxh3_64(wanted)).into_iter().flatten();
     let mut operations = places.map(|(index, operation)| batches[*index].operations().nth(*operation as usize));
     operations.any(|operation| matches!(operation, Some(Operation::Delete { key }) if key == wanted))

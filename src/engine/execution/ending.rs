@@ -316,20 +316,22 @@ impl Execution {
 
     /// The instance runs out of time: this is recorded like any completion, and nothing new begins until it is.
     pub(super) fn runs_out_of_time(&mut self, now: Millis) -> bool {
-        let due = self.deadline_ahead().is_some_and(|deadline| deadline <= now);
+        if self.deadline_ahead().is_none_or(|deadline| deadline > now) {
+            return false;
+        }
         let location = self.reserved("deadline");
         // It may be recorded and wait to be delivered.
         let known =
             self.finished.iter().any(|(at, _)| *at == location) || self.journal.lock().entries.contains_key(&location);
-        if due && !known {
+        if !known {
             self.finished.push((location, EntryKind::Deadline));
         }
-        due && !known
+        !known
     }
 
     /// The deadline, if it can still come.
     pub(super) fn deadline_ahead(&self) -> Option<Millis> {
-        let open = self.undoing.is_none() && self.journal.lock().ended.is_none();
-        self.origin.deadline_at_ms.filter(|_| open)
+        let deadline = self.origin.deadline_at_ms;
+        deadline.filter(|_| self.undoing.is_none() && self.journal.lock().ended.is_none())
     }
 }

@@ -71,8 +71,15 @@ impl Execution {
     fn go_on(&mut self) -> Result<Option<Result<Payload, WorkflowError>>, Divergence> {
         let _polling = self.woken.token.poll_here();
         let mut yields = 0;
+        // It may rest since the last turn, and nothing has woken it: then it would only say once more that it waits.
+        let mut rests = !self.woken.has_to_be_polled();
         loop {
-            let poll = self.poll_to_rest();
+            let poll = if std::mem::take(&mut rests) {
+                self.journal.lock().outlive_rest();
+                Poll::Pending
+            } else {
+                self.poll_to_rest()
+            };
             let mut journal = self.journal.lock();
             let poll = match journal.misused.clone() {
                 Some(misuse) => Poll::Ready(Err(misuse.into())),
@@ -109,10 +116,13 @@ impl Execution {
     fn poll_to_rest(&mut self) -> Poll<Result<Payload, WorkflowError>> {
         let waker = Waker::from(Arc::clone(&self.woken));
         let mut context = Context::from_waker(&waker);
-        self.journal.lock().begin_poll();
+        let mut journal = self.journal.lock();
+        journal.begin_poll();
+        // Nothing is delivered before it rests.
+        let silent = journal.is_silent();
+        drop(journal);
         loop {
             self.woken.own.store(false, Ordering::Release);
-            let silent = self.journal.lock().is_silent();
             let span = (!silent).then(|| self.span());
             let mut poll = || Pin::new(&mut unconstrained(self.function.as_mut())).poll(&mut context);
             let function = AssertUnwindSafe(|| match span {
@@ -197,7 +207,7 @@ impl FromOutside {
 #[derive(Debug)]
 pub(super) struct Woken {
     token: Token,
-    /// It woke itself, or was woken by what was delivered to it.
+    /// It has not been polled with this, or woke itself, or was woken by what was delivered to it.
     own: AtomicBool,
     /// It was woken from outside.
     foreign: AtomicBool,
@@ -209,10 +219,15 @@ impl Woken {
     pub(super) fn new(token: Token, nudge: Option<Waker>) -> Self {
         Self {
             token,
-            own: AtomicBool::new(false),
+            own: AtomicBool::new(true),
             foreign: AtomicBool::new(false),
             nudge,
         }
+    }
+
+    /// Whether the function may have something to say that it has not said when it rested.
+    fn has_to_be_polled(&self) -> bool {
+        self.own.load(Ordering::Acquire) || self.foreign.load(Ordering::Acquire)
     }
 }
 

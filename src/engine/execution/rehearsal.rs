@@ -52,6 +52,9 @@ impl Past {
 impl Execution {
     /// If the code went through its past only to see that it can, calls the function once more. Tells whether it did.
     pub(super) fn begin_again(&mut self) -> bool {
+        if self.past.is_none() {
+            return false;
+        }
         let journal = self.journal.lock();
         let (rehearses, replaying) = (journal.rehearses(), journal.is_replaying());
         drop(journal);

@@ -52,12 +52,13 @@ impl RunningStep {
 /// each step that just runs.
 #[derive(Default)]
 pub(crate) struct Steps {
-    all: BTreeMap<Location, RunningStep>,
+    /// In boxes: a step is large, and is taken out and put back as it goes on.
+    all: BTreeMap<Location, Box<RunningStep>>,
     due: BTreeSet<(Millis, Location)>,
 }
 
 impl Steps {
-    pub(super) fn insert(&mut self, location: Location, step: RunningStep) {
+    pub(super) fn insert(&mut self, location: Location, step: Box<RunningStep>) {
         if let Some(at_ms) = step.due_at_ms() {
             self.due.insert((at_ms, location.clone()));
         }
@@ -65,11 +66,11 @@ impl Steps {
     }
 
     pub(super) fn get(&self, location: &Location) -> Option<&RunningStep> {
-        self.all.get(location)
+        self.all.get(location).map(|step| &**step)
     }
 
     /// Forgets a step.
-    pub(super) fn remove(&mut self, location: &Location) -> Option<RunningStep> {
+    pub(super) fn remove(&mut self, location: &Location) -> Option<Box<RunningStep>> {
         let step = self.all.remove(location)?;
         if let Some(at_ms) = step.due_at_ms() {
             self.due.remove(&(at_ms, location.clone()));
@@ -78,7 +79,7 @@ impl Steps {
     }
 
     /// Takes the next step out that is due by now.
-    pub(super) fn take_due(&mut self, now: Millis) -> Option<(Location, RunningStep)> {
+    pub(super) fn take_due(&mut self, now: Millis) -> Option<(Location, Box<RunningStep>)> {
         if self.due.first()?.0 > now {
             return None;
         }
@@ -103,11 +104,12 @@ impl Steps {
 
     /// Those whose attempts are running, to look at.
     pub(super) fn running(&mut self) -> impl Iterator<Item = (&Location, &mut RunningStep)> {
-        self.all.iter_mut().filter(|(_, step)| step.due_at_ms().is_none())
+        let all = self.all.iter_mut().map(|(at, step)| (at, &mut **step));
+        all.filter(|(_, step)| step.due_at_ms().is_none())
     }
 
     /// Forgets all of them.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Location, RunningStep)> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Location, Box<RunningStep>)> {
         self.due.clear();
         std::mem::take(&mut self.all).into_iter()
     }

@@ -88,15 +88,13 @@ impl Execution {
         let phase = Phase::Due {
             at_ms: due.unwrap_or(now),
         };
-        self.steps.insert(
-            location.clone(),
-            RunningStep {
-                work: Arc::new(Mutex::new(work)),
-                options,
-                number: count + 1,
-                phase,
-            },
-        );
+        let step = RunningStep {
+            work: Arc::new(Mutex::new(work)),
+            options,
+            number: count + 1,
+            phase,
+        };
+        self.steps.insert(location.clone(), Box::new(step));
         // Attempts that ended with the process were not recorded by it. An attempt whose time had not come when the
         // last commit was made had not begun either: its beginning would have been another commit.
         if self.crashed.has(location) && due.is_none_or(|due| due <= self.state.updated_at_ms) {

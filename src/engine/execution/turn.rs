@@ -74,7 +74,7 @@ impl Execution {
     /// That the code has seen it is something that a crash takes back. Nothing may follow from it before it is durable:
     /// steps that are not ephemeral are held until the commit that has it.
     pub(super) fn deliver_early(&mut self, now: Millis) -> bool {
-        if self.finished.is_empty() && self.journal.lock().has_enough() {
+        if self.finished.is_empty() && (self.ephemeral.is_empty() || self.journal.lock().has_enough()) {
             return false;
         }
         let (early, told) = if self.finished.is_empty() {

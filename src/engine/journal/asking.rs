@@ -103,16 +103,19 @@ impl Journal {
         let Some(op) = self.ops.get_mut(location) else {
             return Some(Outcome::Ended(Misuse::OutlivedIteration.into()));
         };
+        if let Progress::Waiting(known) = &mut op.progress {
+            match known {
+                Some(known) => known.clone_from(waker),
+                None => *known = Some(waker.clone()),
+            }
+            return None;
+        }
         match std::mem::replace(&mut op.progress, Progress::Over) {
             Progress::Delivered(outcome) => {
                 self.look(location, &outcome, true);
                 Some(outcome)
             }
-            Progress::Waiting(_) => {
-                op.progress = Progress::Waiting(Some(waker.clone()));
-                None
-            }
-            Progress::Over => None,
+            Progress::Waiting(_) | Progress::Over => None,
         }
     }
 

@@ -50,10 +50,9 @@ impl Journal {
     }
 
     fn look_at(&mut self, location: &Location, kind: &EntryKind, taken: bool) {
-        let recorded = self.entries.get(location).or_else(|| self.settled.get(location));
         if let EntryKind::Event { topic, .. } = kind
             && is_unseen(kind)
-            && let Some(recorded) = recorded
+            && let Some(recorded) = self.recorded(location)
         {
             self.looked.push(Looked {
                 location: location.clone(),

@@ -52,13 +52,14 @@ impl Journal {
 
     /// The index of a name that the code uses. Too many of them end the function.
     fn name(&mut self, name: &str) -> Result<u32, Misuse> {
-        if self.names.find(name).is_none() {
-            if self.names.all().len() >= NAMES_MAX {
-                self.refuse(Exceeded::Names { max: NAMES_MAX })?;
-            }
-            self.has_room_at_once(name.len())?;
+        if let Some(known) = self.names.find(name) {
+            return Ok(known);
         }
-        Ok(self.names.index(name)?)
+        if self.names.all().len() >= NAMES_MAX {
+            self.refuse(Exceeded::Names { max: NAMES_MAX })?;
+        }
+        self.has_room_at_once(name.len())?;
+        Ok(self.names.add(name)?)
     }
 
     /// How often something was drawn in a scope before: what makes each draw differ from the last.

@@ -10,33 +10,47 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::engine::journal::Journal;
-use crate::engine::polling::poll_nothing;
+use crate::engine::polling::{Token, poll_nothing};
 use crate::engine::request::Request;
 use crate::engine::undo::Undo;
 use crate::location::Location;
 
 /// Shared by the futures of a workflow and the execution that polls them.
 #[derive(Debug, Clone)]
-pub(crate) struct SharedJournal(Arc<Mutex<Journal>>);
+pub(crate) struct SharedJournal {
+    /// That of the journal, which stays what it is.
+    token: Token,
+    journal: Arc<Mutex<Journal>>,
+}
 
 impl SharedJournal {
     pub(crate) fn new(journal: Journal) -> Self {
-        Self(Arc::new(Mutex::new(journal)))
+        Self::of(Arc::new(Mutex::new(journal)))
+    }
+
+    fn of(journal: Arc<Mutex<Journal>>) -> Self {
+        let token = journal.lock().unwrap_or_else(PoisonError::into_inner).token();
+        Self { token, journal }
+    }
+
+    /// Whether this thread is polling the function whose journal it is. Nothing is locked for that.
+    pub(crate) fn is_polled_here(&self) -> bool {
+        self.token.is_polled_here()
     }
 
     /// The journal for somebody who looks into it now and then, and does not keep it.
     pub(crate) fn downgrade(&self) -> Weak<Mutex<Journal>> {
-        Arc::downgrade(&self.0)
+        Arc::downgrade(&self.journal)
     }
 
     /// The journal again, if its instance still has it.
     pub(crate) fn upgrade(journal: &Weak<Mutex<Journal>>) -> Option<Self> {
-        journal.upgrade().map(Self)
+        journal.upgrade().map(Self::of)
     }
 
     /// The journal. Never held while user code runs.
     pub(crate) fn lock(&self) -> Locked<'_> {
-        Locked(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        Locked(Some(self.journal.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 

@@ -16,9 +16,14 @@ pub(super) struct Rested {
 }
 
 impl Journal {
-    /// The code is about to be polled: what is recorded by now has outlived a rest.
+    /// The code is about to be polled.
     pub(crate) fn begin_poll(&mut self) {
         self.was_polled = true;
+        self.outlive_rest();
+    }
+
+    /// What is recorded by now has outlived a rest.
+    pub(crate) fn outlive_rest(&mut self) {
         self.gates.rest();
         self.rested = Rested {
             last_id: self.last_id,
