@@ -83,8 +83,6 @@ struct Op {
     progress: Progress,
     /// Whether it waits, or waited, with an entry.
     recorded: bool,
-    /// How many were asked for before it.
-    number: u64,
     call_site: CallSite,
 }
 
