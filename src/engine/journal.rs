@@ -83,8 +83,6 @@ struct Op {
     progress: Progress,
     /// Whether it waits, or waited, with an entry.
     recorded: bool,
-    /// How many were asked for before it.
-    number: u64,
     call_site: CallSite,
 }
 
@@ -120,8 +118,8 @@ pub(crate) struct Journal {
     pub(crate) fresh: Vec<(Location, Request)>,
     /// Code of users that is dropped when the journal is unlocked.
     buried: Vec<Buried>,
-    /// The attempts that did what is about to be recorded, in the order in which it will be.
-    ran: VecDeque<(Location, Ran)>,
+    /// The attempts that did what is about to be recorded.
+    ran: BTreeMap<Location, Ran>,
     /// Operations that were begun and whose futures were dropped.
     pub(crate) dropped: Vec<Location>,
     /// Messages that waits had taken which were dropped before anybody looked at them.
@@ -240,7 +238,7 @@ impl Journal {
             marks: Vec::new(),
             fresh: Vec::new(),
             buried: Vec::new(),
-            ran: VecDeque::new(),
+            ran: BTreeMap::new(),
             dropped: Vec::new(),
             unread: Vec::new(),
             looked: Vec::new(),

@@ -10,7 +10,7 @@ use everstep::storage::record::Status;
 use everstep::testing::rig::{End, Plan, Rig, in_every_mode};
 use everstep::{Attempt, Ctx, Loop, Message, branch, ensure, ok};
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, poll};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Message, Serialize, Deserialize)]
@@ -329,6 +329,72 @@ fn a_gate_that_is_passed_and_dropped_before_the_code_rests_need_not_be_come_to_a
             }
         }
         assert!(matches!(evicted.run("i").unwrap(), End::Completed(_)));
+    }
+}
+
+define!(GatedBeforeOlder: u32 => (), accepts [News], |ctx, kind| {
+    match kind {
+        // What is waited for behind the gate was asked for before it, and waits since before the last rest, or since after.
+        0 | 1 => {
+            let mut older = Box::pin(ctx.promise::<()>("older")?.into_future());
+            assert!(poll!(&mut older).is_pending());
+            if kind == 1 {
+                ctx.receive::<News>().await?;
+            }
+            let gated = async {
+                ctx.version("gate", 2)?;
+                ok(older.await?)
+            };
+            beside_what_is_ready(gated).await;
+        }
+        // The gate lies in a turn that is over by then.
+        _ => {
+            let (tell, told) = tokio::sync::oneshot::channel::<()>();
+            let told = told.shared();
+            let body = |ctx: Ctx<Self>, turn: u32| {
+                let told = told.clone();
+                async move {
+                    told.await.ok();
+                    if turn == 0 {
+                        ctx.version("gate", 2)?;
+                    } else {
+                        ctx.sleep("nap", "1h").await?;
+                    }
+                    ok(Loop::<u32, ()>::Continue(turn + 1))
+                }
+            };
+            let mut turns = Box::pin(ctx.repeat("turns", 0, body).commit_interval(9).into_future());
+            assert!(poll!(&mut turns).is_pending());
+            ctx.receive::<News>().await?;
+            tell.send(()).ok();
+            beside_what_is_ready(turns).await;
+        }
+    }
+    ctx.receive::<News>().await?;
+    ok(())
+});
+
+/// Found by reading: a gate was one in passing only if something was dropped that had been asked for behind it, and only
+/// as long as its turn of a loop was not over. Before an await on something older it stayed in the history, and a replay
+/// that did not poll it was stuck for good. BEHAVIOUR 28.
+#[test]
+fn a_gate_before_an_await_on_something_older_need_not_be_come_to_again() {
+    for (kind, polled) in (0..3).flat_map(|kind| [(kind, true), (kind, false)]) {
+        let mut rig = Rig::<GatedBeforeOlder>::new(Plan::Live, 1).audited();
+        IS_POLLED.set(polled);
+        rig.start("i", &kind);
+        let mut end = rig.run("i").unwrap();
+        for number in 0..if kind == 0 { 1 } else { 2 } {
+            for again in [!polled, polled] {
+                IS_POLLED.set(again);
+                assert_eq!(rig.replay("i").unwrap(), None, "{kind}, {polled}, {again}, {number}");
+            }
+            rig.send("i", &News(number));
+            end = rig.run("i").unwrap();
+        }
+        assert_eq!(end, End::Completed(()), "{kind}, {polled}");
+        IS_POLLED.set(!polled);
+        assert_eq!(rig.replay("i").unwrap(), Some(end), "{kind}, {polled}");
     }
 }
 

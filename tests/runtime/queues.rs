@@ -197,6 +197,33 @@ fn who_waits_for_its_turn_when_it_is_held_does_not_begin() {
     });
 }
 
+/// Found by reading: what had been taken back at a pause was due again at the time at which it had first come to the queue.
+/// When the clock was set back meanwhile it waited for that time a second time, with a free place before it.
+#[test]
+fn what_a_pause_took_back_begins_at_once_although_the_clock_was_set_back() {
+    in_virtual_time(async {
+        let test = "held, and set back".to_owned();
+        let config = Config::default().queue_attempts_max("mail", 1);
+        let machine = Machine::new();
+        let runtime = machine.open(builder(), config).await;
+        let mails = || {
+            let is_mail = |(kind, _): &&(String, _)| kind == "mail";
+            seen(&test, |seen| seen.began.iter().filter(is_mail).count())
+        };
+        let first = runtime.start(posts, test.clone()).await.unwrap();
+        let second = runtime.start(posts, test.clone()).await.unwrap();
+        settle().await;
+        assert!(second.pause().await.unwrap().is_done());
+        first.result().await.unwrap();
+        assert_eq!(mails(), 1, "the one that is not held");
+        machine.clock.jump(Duration::from_secs(3_600), true);
+        second.resume().await.unwrap();
+        pass(Duration::from_secs(1)).await;
+        assert_eq!(mails(), 2);
+        second.result().await.unwrap();
+    });
+}
+
 /// An attempt that is cancelled while it waits gives up its place, and takes nobody's turn.
 #[test]
 fn who_is_cancelled_while_it_waits_is_gone() {

@@ -178,23 +178,24 @@ impl Execution {
     }
 
     /// Takes back the attempts whose code has not been called: those that wait for their turn, or that nobody has got round
-    /// to yet. They are due when the instance goes on. Those that wait for a commit have not been let go in the first place.
+    /// to yet. They are due as soon as the instance goes on, whatever the clock says by then. Those that wait for a commit
+    /// have not been let go in the first place.
     pub(crate) fn take_back_attempts(&mut self) -> Vec<Location> {
         let held = &self.held;
         let waits = |(location, step): (&Location, &mut RunningStep)| match &step.phase {
-            Phase::Running {
-                id, since_ms, pulse, ..
-            } if held.iter().all(|begin| begin.id != *id) && pulse.take_back() => Some((location.clone(), *since_ms)),
+            Phase::Running { id, pulse, .. } if held.iter().all(|begin| begin.id != *id) && pulse.take_back() => {
+                Some(location.clone())
+            }
             _ => None,
         };
         let back: Vec<_> = self.steps.running().filter_map(waits).collect();
-        for (location, at_ms) in &back {
+        for location in &back {
             if let Some(mut step) = self.steps.remove(location) {
-                step.phase = Phase::Due { at_ms: *at_ms };
+                step.phase = Phase::Due { at_ms: 0 };
                 self.steps.insert(location.clone(), step);
             }
         }
-        back.into_iter().map(|(location, _)| location).collect()
+        back
     }
 
     /// Forgets a step that nobody waits for any more. Tells whether an attempt has to be cancelled.

@@ -71,7 +71,6 @@ impl Journal {
             shielded,
             progress,
             recorded,
-            number: 0,
             call_site,
         };
         self.add(location, op);
@@ -124,11 +123,11 @@ impl Journal {
         let Some(op) = self.ops.get_mut(location) else {
             return;
         };
-        let (recorded, number) = (op.recorded, op.number);
+        let recorded = op.recorded;
         match std::mem::replace(&mut op.progress, Progress::Over) {
             Progress::Waiting(_) => {
                 self.waits_no_more(recorded);
-                self.doubt_gates(number);
+                self.doubt_gates();
                 let fresh = self.fresh.len();
                 self.bury_fresh(|asked| asked == location);
                 // What is recorded may have been begun before what is fresh about it.
@@ -194,7 +193,6 @@ impl Journal {
             shielded: false,
             progress: Progress::Over,
             recorded: self.entries.contains_key(location),
-            number: 0,
             call_site,
         };
         self.add(location, op);
@@ -208,8 +206,8 @@ impl Journal {
         awaited.map(|(at, op)| (self.names.path(at), op.kind)).collect()
     }
 
-    fn add(&mut self, location: &Location, mut op: Op) {
-        op.number = self.gates.asked(location);
+    fn add(&mut self, location: &Location, op: Op) {
+        self.gates.asked(location);
         self.unasked -= usize::from(op.recorded);
         if let Progress::Waiting(_) = op.progress {
             self.waiting += 1;

@@ -3,9 +3,10 @@
 //! A gate is recorded when the code passes it, and no future stands for it. Which parts of a function are polled beside one
 //! that is ready at once is up to `select!`, which draws lots. So a gate may lie in a part that was polled and dropped
 //! before the code rested, and replay may never come to it. Nobody can see what a gate lies in. What can be seen is that
-//! something which was asked for behind it was dropped before the code rested: then it is recorded as one in passing. When
-//! replay comes to it, it is the gate that it was; when replay does not, it is passed over. Every other gate has to be
-//! come to, like whatever else is recorded: code that has lost it is found before it has any effect.
+//! something which the code waited for was dropped after it and before the code rested: then it is recorded as one in
+//! passing. When that was asked for makes no difference: what is awaited behind a gate may be older than the gate. When
+//! replay comes to such a gate, it is the gate that it was; when replay does not, it is passed over. Every other gate has
+//! to be come to, like whatever else is recorded: code that has lost it is found before it has any effect.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +17,8 @@ use crate::storage::record::{Entry, EntryKind};
 /// Gates that replay may not come to.
 #[derive(Debug, Default)]
 pub(super) struct Gates {
-    /// Operations that the code has asked for.
-    asked: u64,
-    /// Gates that it has passed since it rested, and how many operations it had asked for by then.
-    fresh: Vec<(Location, u64)>,
+    /// Gates that the code has passed since it rested, or since it dropped something.
+    fresh: Vec<Location>,
     /// Those that were recorded as gates in passing and that it has not come to, with the place where it passed them.
     in_doubt: BTreeMap<Location, u64>,
 }
@@ -37,12 +36,9 @@ impl Gates {
         }
     }
 
-    /// The code asks for something. Gives how much it had asked for before.
-    pub(super) fn asked(&mut self, location: &Location) -> u64 {
+    /// The code asks for something.
+    pub(super) fn asked(&mut self, location: &Location) {
         self.in_doubt.remove(location);
-        let before = self.asked;
-        self.asked += 1;
-        before
     }
 
     /// The code has rested: whatever it has passed so far has outlived that.
@@ -61,18 +57,22 @@ impl Journal {
     pub(crate) fn pass_gate(&mut self, location: &Location, version: u32) {
         self.note(location, EntryKind::Version { version });
         self.observed_undurable = true;
-        self.gates.fresh.push((location.clone(), self.gates.asked));
+        self.gates.fresh.push(location.clone());
     }
 
-    /// Something is dropped before which so much was asked for: the gates before it may be in what is dropped with it.
-    pub(super) fn doubt_gates(&mut self, number: u64) {
+    /// Something is dropped that the code waited for: the gates that it has passed may be in what is dropped with it, those
+    /// in turns of a loop that are over as well.
+    pub(super) fn doubt_gates(&mut self) {
         let seen = self.seen;
-        for (location, asked) in &self.gates.fresh {
-            let kind = self.entries.get_mut(location).map(|entry| &mut entry.kind);
-            if let Some(kind) = kind.filter(|_| number >= *asked)
-                && let EntryKind::Version { version } = *kind
+        for location in std::mem::take(&mut self.gates.fresh) {
+            let entry = match self.entries.get_mut(&location) {
+                Some(entry) => Some(entry),
+                None => self.settled.get_mut(&location),
+            };
+            if let Some(entry) = entry
+                && let EntryKind::Version { version } = entry.kind
             {
-                *kind = EntryKind::Passed { version, seen };
+                entry.kind = EntryKind::Passed { version, seen };
             }
         }
     }

@@ -66,13 +66,12 @@ impl Journal {
 
     /// An attempt has succeeded. That is recorded together with what it came to.
     pub(crate) fn succeeded(&mut self, location: Location, ran: Ran) {
-        self.ran.push_back((location, ran));
+        self.ran.insert(location, ran);
     }
 
-    /// The attempt that succeeded at a place and is not recorded yet: nearly always the first one.
+    /// The attempt that succeeded at a place and is not recorded yet.
     pub(crate) fn take_ran(&mut self, location: &Location) -> Option<Ran> {
-        let at = self.ran.iter().position(|(at, _)| at == location)?;
-        self.ran.remove(at).map(|(_, ran)| ran)
+        self.ran.remove(location)
     }
 
     /// Entries in all.

@@ -198,7 +198,7 @@ pub enum EntryKind {
     Checkpoint,
     /// The function failed, and what it did is being undone.
     Compensating(Failure),
-    /// The version at a gate that the code may not come by again: what it asked for behind it was dropped before it
+    /// The version at a gate that the code may not come by again: something that it waited for was dropped before it
     /// rested, and perhaps the part of the code that the gate lies in as well.
     Passed {
         /// The version.
