@@ -35,7 +35,7 @@ use round::Round;
 pub(crate) use blocked::Blocked;
 #[cfg(feature = "testing")]
 pub(crate) use delivery::{Build, Delivery, Hand};
-pub(crate) use orphan::{ends_of_children, ends_that_were_missed, is_missing};
+pub(crate) use orphan::{ends_of_children, ends_that_were_missed, missing_children};
 #[cfg(feature = "testing")]
 pub(crate) use round::outboxes;
 pub(crate) use terminate::{cancel_commit, end_commit, terminate_commit};

@@ -61,7 +61,7 @@ pub(crate) use attempt::run as run_attempt;
 pub(crate) use changes::Waiters;
 #[cfg(feature = "testing")]
 pub(crate) use courier::{Blocked, Build, Delivery, Hand, outboxes};
-pub(crate) use courier::{Courier, cancel_commit, ends_of_children, is_missing, terminate_commit};
+pub(crate) use courier::{Courier, cancel_commit, ends_of_children, missing_children, terminate_commit};
 pub(crate) use feed::feed;
 pub(crate) use gate::{Coming, flow as flow_of, waits as waits_at_gate};
 pub(crate) use handed::handed_over;

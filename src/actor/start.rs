@@ -142,9 +142,11 @@ pub(crate) fn new_run_commit(
     Ok(commit)
 }
 
-/// Whether an instance was accepted for later, and later has not come.
+/// Whether an instance was accepted for later, and later has not come. Its alarm is for its beginning then; that of one
+/// that has begun and waits for its turn is for its deadline.
 pub(crate) fn begins_later(state: &State, now: Millis) -> bool {
-    state.status == Status::Pending && state.alarm_at_ms.is_some_and(|at| at > now)
+    let begins_at = state.alarm_at_ms.filter(|at| *at <= state.began_at_ms);
+    state.status == Status::Pending && begins_at.is_some_and(|at| at > now)
 }
 
 fn clear(commit: &mut Commit, namespace: &Namespace, snapshot: &dyn Snapshot, rows: Rows<'_>) -> Result<()> {

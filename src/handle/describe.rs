@@ -206,16 +206,18 @@ fn children(
     entries: &[HistoryEntry],
     ended: bool,
 ) -> Result<Vec<StartedChild>> {
-    let mut children = Vec::new();
-    for entry in entries {
-        let (Some(mut child), EntryKind::Child(state)) = (child(entry), &entry.kind) else {
-            continue;
-        };
-        let waited_for = !ended && state.awaited && state.decided.is_none() && !state.closed;
-        child.missing = waited_for && actor::is_missing(&shared.store, instance, &state.instance)?;
-        children.push(child);
-    }
-    Ok(children)
+    let waited_for = entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::Child(child) if !ended && child.awaited && child.decided.is_none() && !child.closed => {
+            Some(child.instance.as_str())
+        }
+        _ => None,
+    });
+    let missing = actor::missing_children(&shared.store, instance, waited_for)?;
+    let children = entries.iter().filter_map(child).map(|child| StartedChild {
+        missing: missing.contains(child.id.as_str()),
+        ..child
+    });
+    Ok(children.collect())
 }
 
 fn child(entry: &HistoryEntry) -> Option<StartedChild> {

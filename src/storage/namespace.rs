@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::ids::{InstanceId, Shard};
+use crate::ids::{InstanceId, MessageId, Shard};
 use crate::location::Location;
 use crate::storage::engine::{Direction, Scan, Snapshot};
 use crate::storage::error::{Error, Result};
@@ -73,6 +73,12 @@ impl Namespace {
             return Ok(None);
         };
         self.decode(&key, &value).map(Some)
+    }
+
+    /// Whether a message was accepted, or will never be.
+    pub(crate) fn has_seen(&self, snapshot: &dyn Snapshot, message: &MessageId) -> Result<bool> {
+        let key = Key::Dedup(self.shard, self.instance.as_str().into(), message.as_str().into());
+        Ok(snapshot.get(&key.pack())?.is_some())
     }
 
     /// Shows rows to `visit` in key order, each as its key and a [`Row`] that can be decoded.

@@ -1,5 +1,6 @@
 //! Reading what is on its way from one instance to another.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use crate::ids::{InstanceId, Shard};
@@ -120,23 +121,16 @@ pub(crate) fn set_before_all(commit: &mut Commit, namespace: &Namespace, snapsho
     Ok(all)
 }
 
-/// Whether an instance has something on its way that `is` says yes to.
-pub(crate) fn is_on_its_way(
-    namespace: &Namespace,
-    snapshot: &dyn Snapshot,
-    is: impl Fn(&Outgoing) -> bool,
-) -> Result<bool> {
+/// Those whom an instance starts, and whose start is on its way.
+pub(crate) fn starts_on_their_way(namespace: &Namespace, snapshot: &dyn Snapshot) -> Result<BTreeSet<String>> {
     let (start, end) = key::below(&key::outbox_of(namespace.shard(), namespace.instance().as_str()));
-    let mut found = false;
+    let mut started = BTreeSet::new();
     visit(snapshot, (&start, &end), Direction::Forward, &mut |_, outgoing, _| {
-        found = outgoing.is_some_and(|outgoing| is(&outgoing));
-        if found {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
+        let starts = outgoing.filter(|outgoing| outgoing.parcel.starts().is_some());
+        started.extend(starts.map(|outgoing| outgoing.to));
+        ControlFlow::Continue(())
     })?;
-    Ok(found)
+    Ok(started)
 }
 
 /// Where what belongs to a revision of an instance begins.

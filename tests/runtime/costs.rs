@@ -1,5 +1,6 @@
 //! BEHAVIOUR 53: the cost of a step grows neither with the history behind it nor with the number of instances.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +12,7 @@ use everstep::{Config, Ctx, Message, Result, Runtime, Shard, Simulated, ok, work
 use serde::{Deserialize, Serialize};
 
 use crate::kit;
+use crate::machine::settle;
 
 /// Counts what is asked of the engine behind it.
 struct Counting {
@@ -101,7 +103,8 @@ async fn open_with(config: Config) -> (Arc<Counting>, Runtime) {
         engine: Arc::<Counting>::clone(&engine),
         ..kit::machine()
     };
-    let builder = Runtime::builder().workflow(walks).workflow(patient).config(config);
+    let builder = Runtime::builder().workflow(walks).workflow(patient).workflow(gathers);
+    let builder = builder.config(config);
     (engine, builder.open_simulated(machine).await.unwrap())
 }
 
@@ -172,7 +175,7 @@ async fn coming_to_a_gate_and_leaving_it_costs_the_same_however_many_wait() {
     let (engine, runtime) = open_with(Config::default().shards(4)).await;
     let comes = async |id: String| {
         let start = runtime.start(patient, 0).id(id).at_most(1, "gate").await.unwrap();
-        crate::machine::settle().await;
+        settle().await;
         start
     };
     comes("holder".to_owned()).await;
@@ -185,7 +188,7 @@ async fn coming_to_a_gate_and_leaving_it_costs_the_same_however_many_wait() {
         }
         for last in waiting.drain(15..).rev() {
             assert!(last.cancel("enough").await.unwrap().is_done());
-            crate::machine::settle().await;
+            settle().await;
         }
         looked_at.push(engine.scanned.load(Ordering::Relaxed) - before);
         for number in 0..400 * (1 - round) {
@@ -198,4 +201,36 @@ async fn coming_to_a_gate_and_leaving_it_costs_the_same_however_many_wait() {
         "{few} rows were looked at behind 1, {many} behind 415"
     );
     assert!(runtime.store().verify().unwrap().is_clean());
+}
+
+/// Waits for so many children.
+#[workflow]
+async fn gathers(ctx: Ctx<Gathers>, count: u32) -> Result<u32> {
+    let mut children = Vec::new();
+    for _ in 0..count {
+        children.push(ctx.child(patient, 0).start().await?);
+    }
+    let mut sum = 0;
+    for child in children {
+        sum += child.await?;
+    }
+    ok(sum)
+}
+
+/// Found in review: whoever asked for the status of a parent read all that it had on its way, once for each of its children.
+#[tokio::test(start_paused = true)]
+async fn a_status_looks_once_for_each_child() {
+    let mut reads = Vec::new();
+    for children in [10, 20] {
+        let (engine, runtime) = open().await;
+        let parent = runtime.start(gathers, children).await.unwrap();
+        settle().await;
+        let before = *engine.reads.lock().unwrap();
+        let status = parent.status().await.unwrap();
+        reads.push(*engine.reads.lock().unwrap() - before);
+        let there: BTreeSet<_> = status.children.iter().map(|child| child.id.as_str()).collect();
+        assert_eq!(there.len(), children as usize);
+        assert!(status.children.iter().all(|child| !child.missing && !child.ended));
+    }
+    assert_eq!(reads[1] - reads[0], 10, "reads with ten more children: {reads:?}");
 }

@@ -5,11 +5,11 @@
 use crate::actor::courier::ends_that_were_missed;
 use crate::actor::pump::{Pump, Stopped};
 use crate::engine::{Farewell, Loaded};
-use crate::storage::record::{Content, Outgoing, State};
+use crate::storage::record::{Outgoing, State};
 use crate::storage::{Commit, Condition, Result};
 
 impl Pump<'_> {
-    /// What a copy has missed; nothing for an instance that was started here.
+    /// What a copy has missed, or as much of it as one commit may hold; nothing for an instance that was started here.
     pub(super) fn what_it_missed(&self, loaded: &Loaded) -> Result<Vec<Outgoing>> {
         if loaded.origin.seed.is_none() {
             return Ok(Vec::new());
@@ -24,12 +24,13 @@ impl Pump<'_> {
         };
         let heard = |id| {
             let mut inbox = loaded.inbox.iter().map(|(_, message)| &message.content);
-            inbox.any(|content| matches!(content, Content::Settled { entry, .. } if *entry == id))
+            inbox.any(|content| content.settles(id))
         };
         ends_that_were_missed(&self.shared.store, parent, open, heard)
     }
 
-    /// Sends it what it has missed, as if it came from those whose ends it is about. It goes on when that arrives.
+    /// Sends it what it has missed, as if it came from those whose ends it is about. When that arrives it is sent the
+    /// rest, if there is more, and goes on when it has all of it.
     pub(super) async fn hear_of_it(&mut self, before: State, told: Vec<Outgoing>) -> Result<(), Stopped> {
         let state = State {
             revision: before.revision + 1,

@@ -37,8 +37,7 @@ impl Pump<'_> {
             return Ok(Loading::Rests);
         }
         self.flow = gate::flow(&self.namespace, &*snapshot)?;
-        let waits = matches!(gate::stand(&self.flow), Some(Stand::Waits { .. }));
-        if !waits && start::begins_later(&state, self.shared.clock.now_ms()) {
+        if start::begins_later(&state, self.shared.clock.now_ms()) {
             self.arm(state.alarm_at_ms);
             return Ok(Loading::Rests);
         }

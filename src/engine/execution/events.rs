@@ -52,9 +52,14 @@ impl Execution {
         let begun = self.begin_outside(location.clone(), OutsideRequest { kind, until }, now);
         self.undecided.is_for_event(&location);
         // A copy that was imported stands in no list here: the topic that was told is that of the original. It is told
-        // whenever the copy comes to memory, which is once too often and does no harm.
+        // whenever the copy comes to memory, which is once too often and does no harm; but not of a wait that ends in this
+        // very commit, or its place there would be nobody's.
         let is_copy = self.origin.seed.is_some();
-        let again = || self.journal.lock().entries.get(&location).map(|entry| entry.id);
+        let again = || {
+            let entry = self.journal.lock().entries.get(&location).map(|entry| entry.id)?;
+            let mut inbox = self.inbox.iter();
+            (!inbox.any(|(_, message)| message.content.settles(entry))).then_some(entry)
+        };
         if let Some(entry) = begun.or_else(|| is_copy.then(again).flatten()) {
             let waiter = self.waiter(Journal::began_in(entry), entry);
             self.tell_topic(topic_of(topic).as_str(), id, &Note::Waits(waiter), now);

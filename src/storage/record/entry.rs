@@ -470,6 +470,11 @@ impl Content {
             Self::Pause | Self::Resume => 0,
         }
     }
+
+    /// Whether it says what became of this operation.
+    pub(crate) fn settles(&self, operation: u64) -> bool {
+        matches!(self, Self::Settled { entry, .. } if *entry == operation)
+    }
 }
 
 /// What a schedule is told when an instance that it started has ended; who sent it says which.
