@@ -20,7 +20,8 @@
 //!
 //! **Whose place.** An instance of the gate's own shard is given its place in its own commit, and knows it. One of another
 //! shard does not, so beside the place stands a note of whose it is: coming twice after a crash, and leaving, cost one read
-//! however many wait.
+//! however many wait. It may end and come again while its leaving is on its way. Its coming is behind that, so until then
+//! the place that stands there is the one that it gives up, and it is not let in on it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
