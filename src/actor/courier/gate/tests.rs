@@ -1,3 +1,5 @@
+//! Who is let in while somebody comes and leaves, row by row.
+
 use std::sync::Arc;
 
 use super::*;
