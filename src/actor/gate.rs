@@ -16,11 +16,13 @@
 //!
 //! **Ending there.** What waits has done nothing. It ends where it stands when it is cancelled, by a caller or by a message of
 //! another instance, and when its deadline passes, of which it has an alarm. Those who are told of its end are told in that
-//! commit, and its leaving is on its way with it.
+//! commit, and its leaving is on its way with it. One that is to be kept for an operator when it fails leaves its gate as
+//! well, and comes there again when it is let out.
 //!
 //! **Whose place.** An instance of the gate's own shard is given its place in its own commit, and knows it. One of another
 //! shard does not, so beside the place stands a note of whose it is: coming twice after a crash, and leaving, cost one read
-//! however many wait.
+//! however many wait. It may end and come again while its leaving is on its way. Its coming is behind that, so until then
+//! the place that stands there is the one that it gives up, and it is not let in on it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

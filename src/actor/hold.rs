@@ -1,11 +1,14 @@
 //! Putting an instance aside, with the reason: stuck, parked, quarantined. Its history is not touched.
 
+use crate::actor::gate;
 use crate::actor::shared::Shared;
+use crate::clock::Millis;
 use crate::engine::Moment;
+use crate::ids::InstanceId;
 use crate::storage::key::{Local, Meta};
 use crate::storage::payload::Payload;
-use crate::storage::record::{Hold, Origin, Runnable, State, Status};
-use crate::storage::{Activation, Commit, Condition, Error};
+use crate::storage::record::{Failure, Hold, Origin, Runnable, State, Status};
+use crate::storage::{Activation, Commit, Condition, Error, Result, Store};
 
 /// Why an instance is put aside.
 #[derive(Debug, Clone)]
@@ -17,7 +20,7 @@ pub(crate) struct Held {
 
 /// Writes that an instance is put aside, unless that is what is written already. What can be read of it is kept up to
 /// date; if nothing can, only the reason is written.
-pub(crate) async fn put_aside(shared: &Shared, activation: &Activation, held: &Held) -> Result<(), Error> {
+pub(crate) async fn put_aside(shared: &Shared, activation: &Activation, held: &Held) -> Result<()> {
     let namespace = shared.store.namespace(activation.instance());
     let now = shared.clock.now_ms();
     let (commit, workflow) = {
@@ -65,4 +68,47 @@ pub(crate) async fn put_aside(shared: &Shared, activation: &Activation, held: &H
     let moment = Moment::PutAside(held.status);
     shared.happened(activation.instance(), &workflow, moment);
     Ok(())
+}
+
+/// Everything that has to be written for an instance to be kept for an operator that failed before it was its turn. It
+/// leaves its gate: it would keep others waiting with a place that it does not need, and comes again when it is let out.
+/// None if it has ended, or if there is no such instance.
+///
+/// Whoever commits it must have the instance alone.
+pub(crate) fn keep_commit(
+    store: &Store,
+    instance: &InstanceId,
+    failure: &Failure,
+    now: Millis,
+) -> Result<Option<Commit>> {
+    let namespace = store.namespace(instance);
+    let snapshot = store.snapshot(namespace.shard())?;
+    let before: Option<State> = namespace.get(&*snapshot, &Local::Meta(Meta::State))?;
+    let Some(before) = before.filter(|before| !before.status.is_terminal()) else {
+        return Ok(None);
+    };
+    let origin: Option<Origin> = namespace.get(&*snapshot, &Local::Meta(Meta::Origin))?;
+    let origin = origin.ok_or_else(|| Error::Corrupt(format!("instance {instance} has no origin")))?;
+    let state = State {
+        status: Status::Quarantined,
+        revision: before.revision + 1,
+        alarm_at_ms: None,
+        updated_at_ms: now,
+        ..before.clone()
+    };
+    let hold = Hold {
+        reason: failure.to_string(),
+        since_ms: now,
+        report: store.codecs().pack(failure).ok(),
+    };
+    let mut commit = Commit::new(namespace.shard());
+    commit
+        .require(Condition::Revision(instance.clone(), before.revision))
+        .set(&namespace, &Local::Meta(Meta::Hold), &hold)
+        .set_state(&namespace, before.alarm_at_ms, &state)
+        .set_index(&namespace, &origin, &state)
+        .set_runnable(&namespace, None);
+    let flow = gate::flow(&namespace, &*snapshot)?;
+    gate::leave(&mut commit, &namespace, &flow, state.revision);
+    Ok(Some(commit))
 }

@@ -1,11 +1,13 @@
 //! At most so many instances of one key run at once, whoever starts them: children, the slots of a schedule and starts that
 //! waited for the last of several stand at the same gate as starts from outside.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everstep::storage::record::{FailureKind, Status};
-use everstep::{Builder, ClosePolicy, Config, Ctx, Every, Overlap, Priority, Result, Runtime, ok, workflow};
+use everstep::{
+    Builder, ClosePolicy, Config, Consequence, Ctx, Every, Overlap, Priority, Result, Runtime, ok, workflow,
+};
 
 use crate::machine::{Machine, in_virtual_time, settle};
 
@@ -404,6 +406,68 @@ fn who_waits_for_its_turn_fails_when_its_time_is_over() {
         let holder = runtime.instance(&holder.rows[0].id).unwrap();
         holder.terminate("away").await.unwrap();
         in_time.result().timeout("1m").await.unwrap();
+        assert!(runtime.store().verify().unwrap().is_clean());
+    });
+}
+
+#[workflow(deadline = "10s", strategy = "quarantine")]
+async fn is_kept(ctx: Ctx<IsKept>) -> Result<()> {
+    ok(ctx.sleep("work", "1s").await?)
+}
+
+/// Found in a review: an instance whose time was over while it waited for its turn failed past everything that follows a
+/// failure. Nobody who hears of incidents heard of it, and one that is to be kept for an operator was gone.
+#[test]
+fn who_fails_while_it_waits_for_its_turn_fails_like_others() {
+    in_virtual_time(async {
+        let (machine, told) = (Machine::new(), Arc::new(Mutex::new(Vec::new())));
+        let builder = || {
+            let told = Arc::clone(&told);
+            let builder = builder().workflow(hurried).workflow(is_kept);
+            builder.on_error(move |incident| {
+                let (instance, kind) = (incident.instance.to_string(), incident.failure.kind);
+                assert_eq!((incident.run, incident.consequence), (1, Consequence::WorkflowFailed));
+                told.lock().unwrap().push((incident.workflow.clone(), instance, kind));
+            })
+        };
+        let config = || Config::default().shards(3);
+        let runtime = machine.open(builder(), config()).await;
+        let holder = runtime.start(stays, "365d".to_owned()).at_most(1, "kept");
+        let holder = holder.await.unwrap();
+        let fails = runtime.start(hurried, ()).id("fails").at_most(1, "kept").await.unwrap();
+        let kept = runtime.start(is_kept, ()).id("kept").at_most(1, "kept").await.unwrap();
+        let cancelled = runtime.start(is_kept, ()).id("cancelled").at_most(1, "kept");
+        let cancelled = cancelled.await.unwrap();
+        let last = runtime.start(stays, "1s".to_owned()).id("last").at_most(1, "kept");
+        last.await.unwrap();
+        assert!(cancelled.cancel("enough").await.unwrap().is_done());
+        let _ = tokio::time::timeout(Duration::from_secs(11), std::future::pending::<()>()).await;
+        settle().await;
+        assert_eq!(cancelled.status().await.unwrap().status, Status::Cancelled);
+        assert_eq!(fails.status().await.unwrap().status, Status::Failed);
+        let aside = kept.status().await.unwrap();
+        assert_eq!((aside.status, aside.waits_for_turn), (Status::Quarantined, None));
+        let report = aside.hold.unwrap().reason;
+        assert!(report.contains("the deadline of the instance has passed"), "{report}");
+        drop((holder, fails, kept, cancelled, runtime));
+        let runtime = machine.open(builder(), config()).await;
+        settle().await;
+        let expected = [("hurried", "fails"), ("is_kept", "kept")];
+        let expected = expected.map(|(of, id)| (of.to_owned(), id.to_owned(), FailureKind::DeadlineExceeded));
+        assert_eq!(
+            *told.lock().unwrap(),
+            expected,
+            "each once, and not of what was asked to end"
+        );
+        // It keeps nobody waiting, and has its time again when it is let out.
+        let holder = runtime.list().workflow("stays").status(Status::Sleeping).await.unwrap();
+        let holder = runtime.instance(&holder.rows[0].id).unwrap();
+        holder.terminate("away").await.unwrap();
+        let last = runtime.handle(stays, "last").unwrap();
+        last.result().timeout("1m").await.unwrap();
+        let kept = runtime.handle(is_kept, "kept").unwrap();
+        assert!(kept.release().await.unwrap().is_done());
+        kept.result().timeout("1m").await.unwrap();
         assert!(runtime.store().verify().unwrap().is_clean());
     });
 }

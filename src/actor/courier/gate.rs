@@ -6,8 +6,8 @@ use crate::actor::courier::delivery::{Build, Carried, Delivery, Hand};
 use crate::actor::gate;
 use crate::ids::InstanceId;
 use crate::storage::key::{Arrival, Local, Meta};
-use crate::storage::record::{Flow, Origin, Runnable, Stand, State};
-use crate::storage::{Commit, Condition, Error, Posted, Refusal, Result, Stands};
+use crate::storage::record::{Flow, Origin, Outgoing, Parcel, Runnable, Stand, State};
+use crate::storage::{Commit, Condition, Error, Posted, Refusal, Result, Stands, is_on_its_way};
 
 /// Somebody who is to be let in, as it was read.
 struct Next {
@@ -21,7 +21,7 @@ struct Next {
 enum Found {
     Waits(Box<Next>),
     Inside,
-    /// It has ended, and its leaving is on its way.
+    /// It has ended, whether or not it has come again, and its leaving is on its way.
     Leaving,
 }
 
@@ -123,8 +123,12 @@ impl<H: Hand> Delivery<'_, H> {
         };
         let flow = gate::flow(&namespace, &*snapshot)?;
         let here = |place: Option<Arrival>| place.is_none_or(|place| place == stands.place);
+        // One that ended here and came again stands at the place that it is about to give up: it does not know of it. It
+        // is let in when it has come, which is behind that in its outbox.
+        let leaves = |outgoing: &Outgoing| matches!(&outgoing.parcel, Parcel::Leave { key: left, .. } if left == key);
         match flow.gate.as_ref().filter(|gate| gate.key == key).map(|gate| gate.stand) {
             Some(Stand::Inside { place }) if here(place) => Ok(Found::Inside),
+            Some(Stand::Waits { place: None }) if is_on_its_way(&namespace, &*snapshot, leaves)? => Ok(Found::Leaving),
             Some(Stand::Waits { place }) if here(place) => {
                 let origin: Option<Origin> = namespace.get(&*snapshot, &Local::Meta(Meta::Origin))?;
                 Ok(Found::Waits(Box::new(Next {
@@ -170,3 +174,6 @@ impl<H: Hand> Delivery<'_, H> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

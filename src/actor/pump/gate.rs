@@ -1,11 +1,12 @@
 //! An instance at its gate: it comes there, waits, and may end before it is its turn.
 
 use crate::actor::courier::end_commit;
+use crate::actor::hold::keep_commit;
 use crate::actor::pump::loading::Loading;
 use crate::actor::pump::{Pump, Stopped};
 use crate::actor::{gate, load};
 use crate::clock::Millis;
-use crate::engine::{Loaded, Moment, Policy};
+use crate::engine::{Consequence, Incident, Loaded, Moment, Policy, Strategy};
 use crate::storage::record::{Content, Failure, Reach, State, Status};
 use crate::storage::{Commit, Condition};
 
@@ -21,6 +22,8 @@ pub(super) struct EndsAtGate {
     status: Status,
     failure: Failure,
     reach: Reach,
+    /// Whom observers hear of: the type name of its workflow, and which run it is. None if it was asked to end.
+    failed: Option<(String, u32)>,
 }
 
 impl Pump<'_> {
@@ -42,8 +45,15 @@ impl Pump<'_> {
             None
         };
         ends.map_or(Loading::Rests, |(status, failure)| {
-            let reach = policy.reach(status);
-            Loading::Ends(EndsAtGate { status, failure, reach })
+            // Nothing is behind it that could be undone or go on, and no run begins after its deadline.
+            let failed = status == Status::Failed;
+            let kept = failed && policy.after(&failure) == Strategy::Quarantine;
+            Loading::Ends(EndsAtGate {
+                status: if kept { Status::Quarantined } else { status },
+                reach: policy.reach(status),
+                failed: failed.then(|| (loaded.origin.workflow.clone(), loaded.state.run)),
+                failure,
+            })
         })
     }
 
@@ -77,22 +87,43 @@ impl Pump<'_> {
         Ok(())
     }
 
-    /// It ends where it stands, and whoever is behind it comes forward.
+    /// It ends where it stands, or is kept for an operator; whoever is behind it comes forward.
     pub(super) async fn end_at_gate(&mut self, ends: EndsAtGate) -> Result<(), Stopped> {
-        let EndsAtGate { status, failure, reach } = ends;
+        let EndsAtGate {
+            status,
+            failure,
+            reach,
+            failed,
+        } = ends;
         let (shared, instance) = (self.shared, self.namespace.instance().clone());
-        let end = (status, failure, reach);
-        let Some(mut commit) = end_commit(&shared.store, &instance, end, shared.clock.now_ms())? else {
+        let now = shared.clock.now_ms();
+        let kept = status == Status::Quarantined;
+        let commit = if kept {
+            keep_commit(&shared.store, &instance, &failure, now)?
+        } else {
+            end_commit(&shared.store, &instance, (status, failure.clone(), reach), now)?
+        };
+        let Some(mut commit) = commit else {
             return Ok(());
         };
         commit.require(Condition::Current(self.activation.clone()));
         commit.seen(self.seen);
         shared.store.commit(commit).await?;
-        shared.happened(
-            &instance,
-            &load::workflow(&shared.store, &instance),
-            Moment::Ended(status),
-        );
+        if let Some((workflow, run)) = failed {
+            shared.observers.tell(&Incident {
+                instance: instance.clone(),
+                workflow,
+                run,
+                failure,
+                consequence: Consequence::WorkflowFailed,
+            });
+        }
+        let moment = if kept {
+            Moment::PutAside(status)
+        } else {
+            Moment::Ended(status)
+        };
+        shared.happened(&instance, &load::workflow(&shared.store, &instance), moment);
         shared.changes.tell(&instance);
         self.nudge_courier();
         Ok(())
