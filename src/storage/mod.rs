@@ -76,7 +76,7 @@ pub use namespace::{Namespace, Row, Rows};
 pub use open::{FORMAT, OpenOptions};
 pub use operations::{Copied, Exported, Fault, Finding, Imported, LeftOut, Rebuilt, Report, Salvaged};
 pub use outbox::Posted;
-pub(crate) use outbox::{set_before_all, starts_on_their_way};
+pub(crate) use outbox::{is_on_its_way, set_before_all, starts_on_their_way};
 #[cfg(feature = "testing")]
 pub use pace::Pace;
 pub(crate) use seen::{forget_most_seen, is_forgetting};

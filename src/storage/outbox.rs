@@ -133,6 +133,25 @@ pub(crate) fn starts_on_their_way(namespace: &Namespace, snapshot: &dyn Snapshot
     Ok(started)
 }
 
+/// Whether an instance has something on its way that `is` says yes to.
+pub(crate) fn is_on_its_way(
+    namespace: &Namespace,
+    snapshot: &dyn Snapshot,
+    is: impl Fn(&Outgoing) -> bool,
+) -> Result<bool> {
+    let (start, end) = key::below(&key::outbox_of(namespace.shard(), namespace.instance().as_str()));
+    let mut found = false;
+    visit(snapshot, (&start, &end), Direction::Forward, &mut |_, outgoing, _| {
+        found = outgoing.is_some_and(|outgoing| is(&outgoing));
+        if found {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    })?;
+    Ok(found)
+}
+
 /// Where what belongs to a revision of an instance begins.
 fn place(shard: Shard, instance: &str, revision: u64) -> Vec<u8> {
     Key::Outbox(shard, instance.into(), revision, 0).pack()

@@ -147,7 +147,7 @@ fn one_that_ran_again_is_kept_from_its_last_end() {
         let runtime = machine.open(Runtime::builder().workflow(ending), config).await;
         for _ in 0..4 {
             let start = runtime.start(ending, "well".to_owned()).id("again");
-            let started = start.if_exists(everstep::Existing::NewRun).await.unwrap();
+            let started = start.if_exists(Existing::NewRun).await.unwrap();
             assert!(!started.existed());
             started.result().await.unwrap();
             let _ = tokio::time::timeout(HOUR * 3 / 4, std::future::pending::<()>()).await;
