@@ -54,6 +54,11 @@ impl Limits {
         attempts: 1_000,
         inbox: 10_000,
     };
+
+    /// Whether so few have a place in memory that those who are in it keep others waiting.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.residents < Self::WIDE.residents
+    }
 }
 
 impl Case {

@@ -22,8 +22,9 @@ pub(super) async fn trials(runtime: &Runtime) -> Vec<String> {
     ledger::with(|ledger| ledger.trials_left())
 }
 
-/// Sees that schedules begin their slots, and that batches come to their end; then there is nothing more to come.
-pub(super) async fn the_rest(runtime: &Runtime) {
+/// Sees that schedules begin their slots, and that batches come to their end; then there is nothing more to come. Where
+/// it is `crowded`, few instances have a place in memory at once.
+pub(super) async fn the_rest(runtime: &Runtime, crowded: bool) {
     let schedules = ledger::with(|ledger| ledger.all_schedules());
     let mut before = Vec::new();
     for number in &schedules {
@@ -32,6 +33,11 @@ pub(super) async fn the_rest(runtime: &Runtime) {
     if before.iter().any(Option::is_some) {
         // What is in the way of a slot takes more than a day.
         tokio::time::sleep(4 * DAY).await;
+    }
+    if crowded {
+        // A schedule needs a place too. One that comes to it a minute too late, and is to skip what it missed, begins
+        // nothing until those who are in its way have ended.
+        come_to_a_slot(runtime, &schedules, &before).await;
     }
     for (number, before) in schedules.into_iter().zip(before) {
         if let Some(before) = before
@@ -46,6 +52,22 @@ pub(super) async fn the_rest(runtime: &Runtime) {
         }
     }
     batches(runtime).await;
+}
+
+/// Gives these schedules the time that it takes until each of those that were looked at before has begun something.
+async fn come_to_a_slot(runtime: &Runtime, schedules: &[u64], before: &[Option<u64>]) {
+    for _ in 0..PATIENCE {
+        let mut left = false;
+        for (number, before) in schedules.iter().zip(before) {
+            if let Some(before) = before {
+                left |= started(runtime, *number).await.is_some_and(|now| now <= *before);
+            }
+        }
+        if !left {
+            return;
+        }
+        tokio::time::sleep(DAY).await;
+    }
 }
 
 /// Gives these the time that it takes until they have ended: who has a place in memory may keep it for days.
@@ -63,11 +85,13 @@ async fn come_to_their_end(runtime: &Runtime, ids: &[String]) {
     }
 }
 
-/// How many instances a schedule has begun, if it is there and not held.
+/// How many instances a schedule has begun, if it is there and not held. To delete one is to end it and then to remove
+/// it: whoever was cut off in between asks again, and until then it is there and over.
 async fn started(runtime: &Runtime, number: u64) -> Option<u64> {
     let described = runtime.schedule_handle(&format!("s{number}")).unwrap().describe().await;
     match described {
         Ok(described) if described.paused => None,
+        Ok(described) if described.ended && ledger::with(|ledger| ledger.may_be_deleted(number)) => None,
         Ok(described) => Some(described.started),
         Err(Error::Unknown(_) | Error::Deleted(_)) => None,
         Err(error) => panic!("schedule {number} can't be described: {error}"),

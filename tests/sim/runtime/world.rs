@@ -113,7 +113,7 @@ impl<'a> World<'a> {
                 let length = Duration::from_millis(life.length_ms);
                 match life.ends {
                     // In the last life nobody calls: what has to go on does so by itself.
-                    Ends::Finished => finish(&runtime, verifies).await,
+                    Ends::Finished => finish(&runtime, verifies, life.limits.is_crowded()).await,
                     Ends::Killed => serve(&runtime, &machine, clients, length).await,
                     Ends::Stopped => {
                         serve(&runtime, &machine, clients, length).await;
@@ -155,9 +155,9 @@ async fn serve(runtime: &Runtime, machine: &Machine, clients: &mut [Client], len
 }
 
 /// Looks after everyone, children included, until all have ended.
-async fn finish(runtime: &Runtime, verifies: bool) {
+async fn finish(runtime: &Runtime, verifies: bool, crowded: bool) {
     let mut left = everyone();
-    finish::the_rest(runtime).await;
+    finish::the_rest(runtime, crowded).await;
     for round in 1..=PATIENCE {
         let mut waiting = finish::trials(runtime).await;
         for id in everyone() {

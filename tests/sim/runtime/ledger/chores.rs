@@ -244,6 +244,12 @@ impl Ledger {
         }
     }
 
+    /// Whether somebody has ever asked that it be deleted.
+    pub(crate) fn may_be_deleted(&self, schedule: u64) -> bool {
+        let schedule = self.chores.schedules.get(&schedule);
+        schedule.is_some_and(|schedule| schedule.deleted)
+    }
+
     /// Somebody lets it go on.
     pub(crate) fn resumes_schedule(&mut self, schedule: u64) {
         if let Some(seen) = self.schedule(schedule) {
