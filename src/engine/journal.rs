@@ -300,6 +300,12 @@ impl Journal {
         self.last_id = self.last_id.max(first);
     }
 
+    /// A commit is made, and has all that the code has seen: what follows from it waits for that commit, and there is no
+    /// reason for another.
+    pub(crate) fn stores_what_was_seen(&mut self) {
+        (self.observed_undurable, self.observed_ephemeral) = (false, false);
+    }
+
     /// The run in which an entry with this number began.
     pub(crate) fn began_in(entry: u64) -> u32 {
         u32::try_from(entry >> 32).unwrap_or(u32::MAX).saturating_add(1)

@@ -35,6 +35,10 @@ impl Execution {
             commit: self.stage(now),
             ..Turn::default()
         };
+        if turn.commit.is_some() {
+            // What is not durable is always worth a commit: there would be one after the other.
+            self.journal.lock().stores_what_was_seen();
+        }
         self.tell(&mut turn);
         turn
     }

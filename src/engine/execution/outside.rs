@@ -12,7 +12,7 @@ use crate::engine::execution::Execution;
 use crate::engine::execution::events::is_for_one;
 use crate::engine::journal::unseen;
 use crate::engine::request::{OutsideRequest, Until};
-use crate::engine::topic::is_topic;
+use crate::engine::topic::{is_topic, topic_of};
 use crate::limits::TAKEN_BYTES_MAX;
 use crate::location::Location;
 use crate::storage::record::{ChildState, Content, Decided, EntryKind, Message, Reach};
@@ -166,7 +166,8 @@ impl Execution {
         };
         // An operation that was kept by a reset or a retry was begun by an earlier run of the same history.
         let of_this_history = (self.state.drawn_in..=self.state.run).contains(&run);
-        let waiting = of_this_history.then(|| self.undecided.take(entry)).flatten();
+        let is_meant = of_this_history && self.is_for_this(entry, message.from.as_deref());
+        let waiting = is_meant.then(|| self.undecided.take(entry)).flatten();
         let Some(location) = waiting else {
             self.return_event(&message, now);
             return None;
@@ -178,6 +179,21 @@ impl Execution {
         let kind = self.journal.lock().entries[&location].kind.clone();
         let kind = settled(kind, decided, reach);
         Some((location, if for_one { unseen(kind) } else { kind }))
+    }
+
+    /// Whether who says how this operation ended is one who can. What a topic had on its way to an instance that was
+    /// deleted comes to the next one of that id, where the entry with the same number may be anything.
+    fn is_for_this(&self, entry: u64, from: Option<&str>) -> bool {
+        let Some(topic) = from.filter(|from| is_topic(from)) else {
+            return true;
+        };
+        let Some((location, _)) = self.undecided.waiting.get(&entry) else {
+            return false;
+        };
+        match &self.journal.lock().entries[location].kind {
+            EntryKind::Event { topic: waits_for, .. } => topic_of(waits_for).as_str() == topic,
+            _ => false,
+        }
     }
 
     /// Gives up what was not decided in time; what has been told by now came first.

@@ -49,7 +49,7 @@ impl Execution {
         let mut journal = self.journal.lock();
         let seen = (journal.observed_undurable, journal.observed_ephemeral);
         if committing {
-            (journal.observed_undurable, journal.observed_ephemeral) = (false, false);
+            journal.stores_what_was_seen();
         }
         drop(journal);
         let held = std::mem::take(&mut self.held);

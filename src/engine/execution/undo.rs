@@ -115,10 +115,7 @@ impl Execution {
         // The failure, and the end of the undoing before, are durable before the next has an effect. So is what the
         // function saw last, and that once: what is not durable is always worth a commit.
         match turn.commit {
-            Some(_) => {
-                let mut journal = self.journal.lock();
-                (journal.observed_undurable, journal.observed_ephemeral) = (false, false);
-            }
+            Some(_) => self.journal.lock().stores_what_was_seen(),
             None => turn.begin = std::mem::take(&mut self.held),
         }
     }

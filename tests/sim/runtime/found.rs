@@ -1,6 +1,7 @@
 //! Bugs that the simulation has found, each as small as it gets.
 
 mod events;
+mod pauses;
 mod promises;
 mod resets;
 

@@ -172,7 +172,7 @@ pub(crate) struct Ledger {
     pub(crate) instances: BTreeMap<String, InstanceSeen>,
     now_ms: u64,
     executions: u64,
-    commits: u64,
+    pub(crate) commits: u64,
     /// How often the clock was looked at.
     looks: u64,
     /// How many commits are too many.

@@ -2,6 +2,7 @@
 
 use everstep::storage::record::FailureKind;
 use everstep::{Config, Ctx, Message, Result, Runtime, Workflow, ok};
+use futures_util::future::join;
 use serde::{Deserialize, Serialize};
 
 use super::{COMMIT, play, slow};
@@ -92,4 +93,60 @@ async fn heard(runtime: &Runtime, events: u32) -> Vec<u32> {
     }
     heard.sort_unstable();
     heard
+}
+
+/// Takes a while.
+struct Child;
+
+impl Workflow for Child {
+    const NAME: &'static str = "child";
+    type Input = ();
+    type Output = u32;
+
+    async fn run(ctx: Ctx<Self>, (): ()) -> Result<u32> {
+        ctx.sleep("a while", "1m").await?;
+        ok(7)
+    }
+}
+
+/// Waits for a child first of all, as an ear waits for an event.
+struct Mother;
+
+impl Workflow for Mother {
+    const NAME: &'static str = "mother";
+    type Input = ();
+    type Output = u32;
+
+    async fn run(ctx: Ctx<Self>, (): ()) -> Result<u32> {
+        ok(ctx.child(Child, ()).await?)
+    }
+}
+
+/// An instance was deleted while an event was on its way to it, and another one was started under its id. There the entry
+/// with the number of the wait was a child: the event was taken for what the child had ended with, and where that was of
+/// another type the instance was stuck. BEHAVIOUR 37.
+#[test]
+fn an_event_for_who_was_deleted_is_not_taken_for_the_end_of_a_child_of_the_next_one() {
+    const MOMENTS: u32 = 48;
+    play(|machine| async {
+        let builder = Runtime::builder().workflow(Ear).workflow(Mother).workflow(Child);
+        let builder = builder.config(Config::default().shards(3));
+        let runtime = builder.open_simulated(slow(machine)).await.unwrap();
+        for moment in 0..MOMENTS {
+            let id = format!("ear {moment}");
+            let ear = runtime.start(Ear, ()).id(&id).await.unwrap();
+            tokio::time::sleep(COMMIT * 20).await;
+            let publishing = async {
+                tokio::time::sleep(COMMIT / 4 * (moment % 24)).await;
+                runtime.publish(Word(moment)).await.unwrap();
+            };
+            let replacing = async {
+                ear.terminate("enough").await.unwrap();
+                ear.delete().await.unwrap();
+                runtime.start(Mother, ()).id(&id).await.unwrap()
+            };
+            let ((), mother) = join(publishing, replacing).await;
+            assert_eq!(mother.result().await.unwrap(), 7, "moment {moment}");
+        }
+    });
 }
