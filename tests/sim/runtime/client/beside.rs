@@ -182,7 +182,9 @@ async fn batch(runtime: &Runtime, number: u64, order: Order) -> Result<(), Error
         Order::Pause => crew.pause(),
         Order::Resume => crew.resume(),
     };
-    batch.start(&name).await.map(drop)
+    batch.start(&name).await?;
+    ledger::with(|ledger| ledger.batch_began(&name));
+    Ok(())
 }
 
 /// Makes a schedule, holds it, lets it go on, asks it for an instance now, or deletes it.
